@@ -1,7 +1,7 @@
 //! Messages to drivers that the aggregator sends itself, by the eventfd that a VM's monitor gave its back
 //! end.
 //!
-//! A plain write is not for a stranger's eventfd: its flags belong to all who have it, so whoever holds it
+//! A plain write is not for another's eventfd: its flags belong to all who have it, so whoever holds it
 //! can make a write wait at any time (see the vfio-user front end). The kernel's own signal never waits: it
 //! is what the end of an asynchronous request causes where the request names an eventfd (`IOCB_FLAG_RESFD`,
 //! io_submit(2)). So a message is such a request that has nothing to do: a read of no bytes from an empty

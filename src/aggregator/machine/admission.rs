@@ -85,8 +85,8 @@ impl Machine {
         let Admissible { holder, share, limits } = self.guests.judge(hello, claimant, by_memory)?;
         self.tenants.check_place(hello, &holder, claimant)?;
         self.check_resources(hello)?;
-        let standing = self.standings.of(&holder);
-        let share = standing.share(share);
+        let record = self.holder_records.of(&holder);
+        let share = record.share(share);
         if let Some(until) = self.cleanup.rates.wait(&holder, now) {
             let seconds = until.saturating_sub(now).as_secs_f64();
             return Err(Refusal::met(
@@ -164,11 +164,11 @@ impl Machine {
             doorbells: Latency::default(),
             updates: Latency::default(),
         });
-        if standing.paused {
+        if record.paused {
             log::info!("{}: an operator has paused it, and it stays so", hello.name);
         }
-        self.scheduler.suspend(id, Suspension::PAUSE, standing.paused);
-        let waits = self.hangs.restore(id, standing.hangs, now);
+        self.scheduler.suspend(id, Suspension::PAUSE, record.paused);
+        let waits = self.hangs.restore(id, record.hangs, now);
         self.scheduler.suspend(id, Suspension::PENALTY, waits);
         log::info!(
             "{}: admitted with {} MiB of VRAM, {} channels: process {} of user {}",

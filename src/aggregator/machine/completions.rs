@@ -9,8 +9,8 @@
 //! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its
 //! guest's memory. Hardware tells of the end of work before it shows it as done, so who was seen to be done
 //! counts until what hardware told by then has been dealt with, however late that is. A doorbell whose work
-//! is done already when it is taken brings what is delayed at once: hardware saw the work in passing. So nobody
-//! is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
+//! is done already when it is taken brings what is delayed at once: hardware saw the work in passing. So
+//! nobody is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
 //!
 //! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on
 //! one more engine, by a store to memory, and hardware may do work there before the tenant has said so: what

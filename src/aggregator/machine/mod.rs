@@ -15,12 +15,12 @@ mod clocks;
 pub mod guests;
 mod hangs;
 mod hardware;
+mod holder_records;
 mod host_channels;
 mod output;
 mod resources;
 mod retired_spaces;
 mod schedule_recorder;
-mod standing;
 mod state;
 mod tenants;
 

@@ -247,7 +247,7 @@ impl Machine {
         self.cleanup.note_wanted(self.scheduler.wanting(id));
         self.scheduler.remove_vm(id);
         let hangs = self.hangs.take(id);
-        self.standings.keep_hangs(&tenant.holder, hangs, now);
+        self.holder_records.keep_hangs(&tenant.holder, hangs, now);
         if tenant.quarantined {
             log::error!(
                 "{}: {} MiB of VRAM stay withheld until the aggregator restarts",

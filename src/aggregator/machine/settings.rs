@@ -91,7 +91,7 @@ impl Machine {
         self.scheduler.set_share(id, share)?;
         // It holds for whoever's VM this is, also when they come back.
         if let Some(tenant) = self.tenants.get(id) {
-            self.standings.order(&tenant.holder, &wishes, paused, now);
+            self.holder_records.order(&tenant.holder, &wishes, paused, now);
         }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });

@@ -9,12 +9,12 @@ use super::clocks::Clocks;
 use super::guests::{GuestList, Guests};
 use super::hangs::Hangs;
 use super::hardware::Hardware;
+use super::holder_records::HolderRecords;
 use super::host_channels::HostChannels;
 use super::output::{Outbox, Output};
 use super::resources::Resources;
 use super::retired_spaces::RetiredSpaces;
 use super::schedule_recorder::ScheduleRecorder;
-use super::standing::Standings;
 use super::tenants::Tenants;
 use crate::scrub_policy::ScrubPolicy;
 use crate::steps::Step;
@@ -41,7 +41,7 @@ pub struct Machine {
     /// Who may come.
     pub(super) guests: Guests,
     /// What stays of those who left.
-    pub(super) standings: Standings,
+    pub(super) holder_records: HolderRecords,
     pub(super) channels: HostChannels,
     pub(super) retired_spaces: RetiredSpaces,
     pub(super) cleanup: Cleanup,
@@ -74,7 +74,7 @@ impl Machine {
             resources: Resources::new(&hardware.info),
             hardware,
             guests: Guests::new(None, rustix::process::geteuid().as_raw()),
-            standings: Standings::default(),
+            holder_records: HolderRecords::default(),
             channels: HostChannels::default(),
             retired_spaces: RetiredSpaces::default(),
             cleanup: Cleanup::default(),

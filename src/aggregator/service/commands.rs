@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use gpuvmk_control_client::Status;
 use rustix::event::EventfdFlags;
 
-use super::porter::handle::Said;
+use super::porter::handle::FromPorter;
 use crate::machine::guests::Guest;
 use crate::machine::hang::Reset;
 use crate::machine::settings::{InForce, Order};
@@ -18,7 +18,7 @@ use gpuvmk_scheduler::share::Rejection;
 /// What other threads ask of the service.
 pub(super) enum Command {
     /// What a connection's porter has.
-    Letter(u32, Said),
+    FromPorter(u32, FromPorter),
     /// Change what an operator wants changed.
     Set(Order, SyncSender<Result<InForce, Rejection>>),
     /// Take a VM's unfinished work off.
@@ -62,8 +62,8 @@ impl Commands {
     }
 
     /// Hands the service what a connection's porter has. False when the service has ended.
-    pub fn letter(&self, number: u32, said: Said) -> bool {
-        self.send(Command::Letter(number, said))
+    pub fn report(&self, number: u32, said: FromPorter) -> bool {
+        self.send(Command::FromPorter(number, said))
     }
 
     /// The service's thread is about to sleep, or is awake: commands wake it only while it sleeps.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::peer::Peer;
-use super::porter::handle::{PorterHandle, Rings, Said};
+use super::porter::handle::{FromPorter, PorterHandle, Rings};
 use super::rate::DoorbellRate;
 use crate::claimant::Claimant;
 use crate::doorbells::DoorbellReceiver;
@@ -40,7 +40,7 @@ pub(super) struct TenantLink {
     /// Its requests are not taken until then.
     pub shut_until: Option<Duration>,
     /// What it said meanwhile.
-    pub kept: Option<Said>,
+    pub kept: Option<FromPorter>,
     /// What it is told when its partition is zero.
     pub welcome: Option<Welcoming>,
     /// True while a request is being carried out whose answer follows.

@@ -1,7 +1,7 @@
 //! The gate: accepts connections of device backends, and gives each a porter.
 //!
-//! Until a connection is a tenant it has a place among strangers ([`super::places`]). The aggregator's own
-//! thread hears of a connection with its hello.
+//! Until a connection is a tenant it has a place among unadmitted connections ([`super::places`]). The
+//! aggregator's own thread hears of a connection with its hello.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -68,7 +68,7 @@ impl Gate {
         self.inner.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What strangers did that no honest back end does, of all users that are remembered.
+    /// What unadmitted connections did that no honest back end does, of all users that are remembered.
     pub fn refusals(&self) -> u64 {
         let count = |conduct: &Arc<Conduct>| conduct.count.load(Ordering::Relaxed);
         self.places().conducts.values().map(count).fold(0, u64::saturating_add)

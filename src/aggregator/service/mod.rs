@@ -1,9 +1,9 @@
 //! The aggregator as a service: one thread owns the physical GPU and serves everybody.
 //!
 //! The thread `aggregator` waits for the tenants' doorbells, the GPU's events and its own commands, all at
-//! once. It never waits for a tenant, nor for what a tenant or a stranger has arranged: their sockets and
-//! descriptors, and their wake-ups, are the business of a thread for each connection ([`porter`]), which the
-//! thread `gate` starts ([`gate`]). In one turn each tenant gets one request and one look at its doorbells.
+//! once. It never waits for a tenant, nor for what a tenant or an unadmitted connection has arranged: a
+//! thread for each connection ([`porter`]), started by the thread `gate` ([`gate`]), handles its socket, its
+//! descriptors and its wake-ups. In one turn each tenant gets one request and one look at its doorbells.
 //! Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
 //!
 //! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the
@@ -15,10 +15,10 @@ mod connection;
 mod files;
 mod forecast;
 mod gate;
-mod line;
 mod peer;
 mod places;
 mod porter;
+mod porter_signals;
 mod rate;
 mod remote;
 mod requests;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::line::Line;
+use super::porter_signals::PorterSignals;
 use gpuvmk_host::reaper::Account;
 
 /// Connections that are no tenants (yet), and connections that have ended and whose porters have not.
@@ -30,7 +30,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(20);
 const BURST: u32 = 32;
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// Lines in the log a minute because of strangers of one user.
+/// Lines in the log a minute because of unadmitted connections of one user.
 const MOST_LINES: u64 = 20;
 
 /// Users of whom something is remembered.
@@ -55,11 +55,11 @@ pub(super) struct Place {
     uid: u32,
     since: Instant,
     state: AtomicU8,
-    line: OnceLock<Arc<Line>>,
+    signals: OnceLock<Arc<PorterSignals>>,
     conduct: Arc<Conduct>,
 }
 
-/// What strangers of a user did that no honest back end does.
+/// What unadmitted connections of a user did that no honest back end does.
 #[derive(Debug)]
 pub(super) struct Conduct {
     uid: u32,
@@ -111,16 +111,16 @@ impl Conduct {
 impl Place {
     /// A place of a connection that has said nothing.
     pub fn new(pid: i32, uid: u32, now: Instant, conduct: Arc<Conduct>) -> Self {
-        let (state, line) = (AtomicU8::new(state::SILENT), OnceLock::new());
-        Self { pid, uid, since: now, state, line, conduct }
+        let (state, signals) = (AtomicU8::new(state::SILENT), OnceLock::new());
+        Self { pid, uid, since: now, state, signals, conduct }
     }
 
     fn state(&self) -> u8 {
         self.state.load(Ordering::Relaxed)
     }
 
-    pub fn set_line(&self, line: &Arc<Line>) {
-        let _ = self.line.set(Arc::clone(line));
+    pub fn set_signals(&self, signals: &Arc<PorterSignals>) {
+        let _ = self.signals.set(Arc::clone(signals));
     }
 
     /// It has said hello. Returns how long its wish waits because others of its user came before.
@@ -139,7 +139,7 @@ impl Place {
         self.state.store(state::CLOSES, Ordering::Relaxed);
     }
 
-    /// A message of a stranger was refused.
+    /// A message of an unadmitted connection was refused.
     pub fn refused(&self) {
         self.conduct.note("its message was refused");
     }
@@ -150,7 +150,7 @@ impl Place {
         self.conduct.may_log()
     }
 
-    /// A stranger is sent away.
+    /// An unadmitted connection is sent away.
     pub fn sent_away(&self, why: &str) {
         self.conduct.note(why);
     }
@@ -188,18 +188,18 @@ impl Places {
         self.places.retain(|place| place.strong_count() > 0);
         let live: Vec<Arc<Place>> = self.places.iter().filter_map(Weak::upgrade).collect();
         let closing = |place: &&Arc<Place>| place.state() == state::CLOSES;
-        let stranger = |place: &&Arc<Place>| matches!(place.state(), state::SILENT | state::ASKS);
+        let unadmitted = |place: &&Arc<Place>| matches!(place.state(), state::SILENT | state::ASKS);
         if live.iter().filter(closing).count() >= MOST
             || live.iter().filter(closing).filter(|place| place.uid == uid).count() >= MOST_OF_USER
         {
             return Found::Nothing(conduct, "too many of its user's connections are still being closed");
         }
-        let of_process = live.iter().filter(stranger).filter(|place| place.pid == pid).count();
+        let of_process = live.iter().filter(unadmitted).filter(|place| place.pid == pid).count();
         if is_other && of_process >= MOST_OF_PROCESS {
             return Found::Nothing(conduct, "its process has 4 connections that are no VMs");
         }
         let mut by_user: HashMap<u32, usize> = HashMap::new();
-        for place in live.iter().filter(stranger) {
+        for place in live.iter().filter(unadmitted) {
             let count = by_user.entry(place.uid).or_default();
             *count = count.saturating_add(1);
         }
@@ -223,8 +223,8 @@ impl Places {
             return Found::Later(left);
         }
         oldest.closes();
-        if let Some(line) = oldest.line.get() {
-            line.give_way();
+        if let Some(signals) = oldest.signals.get() {
+            signals.give_way();
         }
         Found::Place(conduct)
     }

@@ -29,15 +29,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::commands::Commands;
-use super::line::{Line, mark};
 use super::peer::Peer;
 use super::places::Place;
+use super::porter_signals::{PorterSignals, mark};
 use crate::message::Message;
 use crate::seqpacket::{self, Next};
 use crate::wire;
 use gpuvmk_host::poll_window::PollWindow;
 use gpuvmk_host::processors::to_spare;
-use handle::{Admitted, Answer, Order, PorterHandle, Said};
+use handle::{Admitted, Answer, FromPorter, Order, PorterHandle};
 
 /// How long a connection may stay silent.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
@@ -54,10 +54,10 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_micros(100);
 const LONG_LOOK: Duration = Duration::from_millis(1);
 
-/// What a porter is on its way from a stranger to a tenant.
+/// What a porter is on its way from an unadmitted connection to a tenant.
 enum Stage {
     /// Nothing was asked yet.
-    Stranger {
+    Unadmitted {
         peer: Peer,
         door: Option<String>,
         handle: PorterHandle,
@@ -76,7 +76,7 @@ pub(super) struct Porter {
     socket: OwnedFd,
     stage: Stage,
     owner: Commands,
-    line: Arc<Line>,
+    signals: Arc<PorterSignals>,
     orders: Receiver<Order>,
     bytes: Vec<u8>,
     message: Option<Message>,
@@ -114,17 +114,18 @@ impl Porter {
         owner: Commands,
         place: Arc<Place>,
     ) -> io::Result<Self> {
-        let line = Arc::new(Line::new()?);
-        place.set_line(&line);
+        let signals = Arc::new(PorterSignals::new()?);
+        place.set_signals(&signals);
         let (sender, orders) = channel();
-        let handle = PorterHandle { line: Arc::clone(&line), orders: sender, place: Arc::clone(&place) };
+        let handle =
+            PorterHandle { signals: Arc::clone(&signals), orders: sender, place: Arc::clone(&place) };
         let until = Instant::now() + HELLO_PATIENCE;
         Ok(Self {
             number,
             socket,
-            stage: Stage::Stranger { peer, door, handle, until, mistakes: 0 },
+            stage: Stage::Unadmitted { peer, door, handle, until, mistakes: 0 },
             owner,
-            line,
+            signals,
             orders,
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
             message: None,
@@ -141,15 +142,15 @@ impl Porter {
     pub fn run(mut self) {
         let end = self.serve();
         self.place.closes();
-        let known = !matches!(self.stage, Stage::Stranger { .. });
+        let known = !matches!(self.stage, Stage::Unadmitted { .. });
         match end {
             Err(end @ (End::Left | End::Own(_))) if known => {
                 if let End::Own(why) = end {
                     log::debug!("connection {} ends: {why}", self.number);
                 }
-                self.say(Said::Gone);
+                self.say(FromPorter::Gone);
                 // What the owner still has of it comes here, to be closed.
-                while self.line.marks.load(Ordering::SeqCst) & mark::CLOSE == 0 {
+                while self.signals.marks.load(Ordering::SeqCst) & mark::CLOSE == 0 {
                     self.doze();
                     self.take_things();
                 }
@@ -161,7 +162,7 @@ impl Porter {
     }
 
     fn take_things(&mut self) {
-        self.line.marks.fetch_and(!mark::ORDER, Ordering::SeqCst);
+        self.signals.marks.fetch_and(!mark::ORDER, Ordering::SeqCst);
         self.orders.try_iter().for_each(drop);
     }
 
@@ -169,7 +170,7 @@ impl Porter {
         loop {
             self.obey()?;
             let until = match &self.stage {
-                Stage::Stranger { until, .. } => Some(*until),
+                Stage::Unadmitted { until, .. } => Some(*until),
                 Stage::Asking | Stage::Tenant(_) => None,
             };
             if self.await_news(!self.waits, until).map_err(own)? {
@@ -189,7 +190,7 @@ impl Porter {
         }
         let began = Instant::now();
         while began.elapsed() < self.window.time() {
-            let marked = self.line.marks.load(Ordering::SeqCst) != 0;
+            let marked = self.signals.marks.load(Ordering::SeqCst) != 0;
             if marked || listens && self.has_datagram()? {
                 self.window.waited(began.elapsed());
                 return Ok(!marked);
@@ -214,17 +215,17 @@ impl Porter {
     /// Sleeps until there are marks, the socket has something (if that is looked for) or has hung up, or it
     /// is time. True when a datagram can be received.
     fn sleep(&self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
-        self.line.asleep.store(true, Ordering::SeqCst);
-        let timeout = if self.line.marks.load(Ordering::SeqCst) == 0 {
+        self.signals.asleep.store(true, Ordering::SeqCst);
+        let timeout = if self.signals.marks.load(Ordering::SeqCst) == 0 {
             until.map(|until| until.saturating_duration_since(Instant::now()))
         } else {
             Some(Duration::ZERO)
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let wanted = if listens { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = [PollFd::new(&self.socket, wanted), PollFd::new(&self.line.bell, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.socket, wanted), PollFd::new(&self.signals.bell, PollFlags::IN)];
         let polled = poll(&mut fds, timeout.as_ref());
-        self.line.asleep.store(false, Ordering::SeqCst);
+        self.signals.asleep.store(false, Ordering::SeqCst);
         match polled {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(false),
@@ -232,7 +233,7 @@ impl Porter {
         }
         let [socket, bell] = fds.map(|fd| fd.revents());
         if !bell.is_empty() {
-            let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
+            let _ = rustix::io::read(&self.signals.bell, &mut [0; 8]);
         }
         if !listens && !socket.is_empty() && bell.is_empty() {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset));
@@ -242,21 +243,21 @@ impl Porter {
 
     /// Sleeps until there are marks.
     fn doze(&self) {
-        self.line.asleep.store(true, Ordering::SeqCst);
-        if self.line.marks.load(Ordering::SeqCst) == 0 {
-            let _ = poll(&mut [PollFd::new(&self.line.bell, PollFlags::IN)], None);
-            let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
+        self.signals.asleep.store(true, Ordering::SeqCst);
+        if self.signals.marks.load(Ordering::SeqCst) == 0 {
+            let _ = poll(&mut [PollFd::new(&self.signals.bell, PollFlags::IN)], None);
+            let _ = rustix::io::read(&self.signals.bell, &mut [0; 8]);
         }
-        self.line.asleep.store(false, Ordering::SeqCst);
+        self.signals.asleep.store(false, Ordering::SeqCst);
     }
 
     /// Does what was ordered, and wakes up whom it is time to.
     fn obey(&mut self) -> Result<(), End> {
-        if self.line.marks.load(Ordering::SeqCst) == 0 {
+        if self.signals.marks.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
         let before = processor_time();
-        let marks = self.line.marks.swap(0, Ordering::SeqCst);
+        let marks = self.signals.marks.swap(0, Ordering::SeqCst);
         if marks & mark::ORDER != 0 {
             while let Ok(order) = self.orders.try_recv() {
                 self.carry_out(order)?;
@@ -276,7 +277,7 @@ impl Porter {
             return Err(End::Told);
         }
         if marks & mark::GIVE_WAY != 0
-            && matches!(self.stage, Stage::Stranger { .. })
+            && matches!(self.stage, Stage::Unadmitted { .. })
             // It has been slow, and is not silent.
             && seqpacket::peek(&self.socket).map_err(own)? == Next::Nothing
         {
@@ -292,7 +293,7 @@ impl Porter {
         if cost <= DEAR || last <= DEAR {
             return;
         }
-        let dear = self.line.dear.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let dear = self.signals.dear.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if dear.is_power_of_two() {
             let number = self.number;
             log::warn!(
@@ -349,21 +350,21 @@ impl Porter {
     fn send_message(&mut self) {
         let sent = match &self.message {
             Some(message) => message.send(),
-            // Said before. Once more, it might be taken for one of an eventfd that has come since.
+            // FromPorter before. Once more, it might be taken for one of an eventfd that has come since.
             None if self.is_unsent => return,
             None => Err(io::Error::from(io::ErrorKind::NotFound)),
         };
         if let Err(error) = sent {
             self.message = None;
             self.is_unsent = true;
-            self.say(Said::Unsent(error));
+            self.say(FromPorter::Unsent(error));
         }
     }
 
-    fn say(&self, said: Said) {
-        if !self.owner.letter(self.number, said) {
+    fn say(&self, said: FromPorter) {
+        if !self.owner.report(self.number, said) {
             // Nobody is there any more.
-            self.line.ring(mark::CLOSE);
+            self.signals.ring(mark::CLOSE);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::connection::{Connection, Stage, TenantLink, Welcoming};
-use super::porter::handle::{Admitted, Answer, Arrival, ChangeOfMessage, Rings, Said};
+use super::porter::handle::{Admitted, Answer, Arrival, ChangeOfMessage, FromPorter, Rings};
 use super::rate::DoorbellRate;
 use super::turn::{Loop, PROCESS, unwatch, watch, watch_doorbells};
 use crate::machine::{Outcome, SLICE, Wait};
@@ -23,24 +23,24 @@ const GONE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Loop {
     /// Takes what a connection's porter has.
-    pub(super) fn serve(&mut self, number: u32, said: Said) {
+    pub(super) fn serve(&mut self, number: u32, said: FromPorter) {
         let now = self.now();
         match said {
-            Said::Hello(arrival) => {
+            FromPorter::Hello(arrival) => {
                 self.arrive(number, *arrival);
                 self.machine.note_step(Step::Hello, self.now().saturating_sub(now));
             }
-            Said::Gone => {
+            FromPorter::Gone => {
                 self.close(number);
                 self.machine.note_step(Step::Leave, self.now().saturating_sub(now));
             }
-            Said::Unsent(error) => {
+            FromPorter::Unsent(error) => {
                 if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
                     link.events.unsent(&error);
                 }
             }
-            Said::Request(..) | Said::Bad(_) => {
-                self.looking.asked(number, now);
+            FromPorter::Request(..) | FromPorter::Bad(_) => {
+                self.adaptive_poll.asked(number, now);
                 if self.shut_out(number, now) {
                     if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
                         link.kept = Some(said);
@@ -53,15 +53,15 @@ impl Loop {
     }
 
     /// Takes a request that came by the socket.
-    pub(super) fn take(&mut self, number: u32, said: Said) {
+    pub(super) fn take(&mut self, number: u32, said: FromPorter) {
         let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { return };
         // It speaks while it is being answered: it is not one of ours.
         if link.answering {
             return self.close(number);
         }
         match said {
-            Said::Request(Request::MessageEvent { given }, _) => self.message_event(number, given),
-            Said::Request(request, file) => {
+            FromPorter::Request(Request::MessageEvent { given }, _) => self.message_event(number, given),
+            FromPorter::Request(request, file) => {
                 let tenant = link.id;
                 let now = self.started.elapsed();
                 // Whatever becomes of the copy, it is not the last: `file` is, and is given up.
@@ -78,13 +78,13 @@ impl Loop {
                 self.charge(tenant, now);
                 self.answer_or_wait(number, outcome);
             }
-            Said::Bad(refusal) => {
+            FromPorter::Bad(refusal) => {
                 let (tenant, now) = (link.id, self.started.elapsed());
                 let reply = self.machine.refuse(tenant, refusal, now);
                 self.charge(tenant, now);
                 self.reply(number, &reply);
             }
-            Said::Hello(_) | Said::Unsent(_) | Said::Gone => {}
+            FromPorter::Hello(_) | FromPorter::Unsent(_) | FromPorter::Gone => {}
         }
     }
 
@@ -161,14 +161,14 @@ impl Loop {
     pub(super) fn serve_mailboxes(&mut self) -> bool {
         let until = self.now().saturating_add(SLICE);
         self.awake.sort_unstable();
-        let behind = self.awake.partition_point(|number| *number <= self.asked);
+        let behind = self.awake.partition_point(|number| *number <= self.last_mailbox);
         self.awake.rotate_left(behind);
         for index in 0..self.awake.len() {
             let Some(number) = self.awake.get(index).copied() else { break };
             if self.now() >= until {
                 return true;
             }
-            self.asked = number;
+            self.last_mailbox = number;
             let asks = |link: &mut TenantLink| {
                 !link.answering && link.shut_until.is_none() && link.doorbells.mailbox().asked()
             };
@@ -180,7 +180,7 @@ impl Loop {
             let length = link.doorbells.mailbox().take(&mut self.bytes);
             link.in_mailbox = true;
             let tenant = link.id;
-            self.looking.asked(number, self.now());
+            self.adaptive_poll.asked(number, self.now());
             let now = self.started.elapsed();
             match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
                 Ok(Request::MessageEvent { given }) => self.message_event(number, given),
@@ -200,7 +200,7 @@ impl Loop {
         false
     }
 
-    /// A stranger wants to be a tenant.
+    /// An unadmitted connection wants to be a tenant.
     fn arrive(&mut self, number: u32, arrival: Arrival) {
         let Arrival { hello, peer, door, porter, rings } = arrival;
         let unwatched = peer.unwatched();
@@ -214,7 +214,7 @@ impl Loop {
         }
     }
 
-    /// Refuses a stranger.
+    /// Refuses an unadmitted connection.
     fn turn_down(&mut self, number: u32, name: &str, refusal: &Refusal) {
         let Some(connection) = self.connections.get(&number) else { return };
         self.refused_hellos = self.refused_hellos.saturating_add(1);
@@ -226,7 +226,7 @@ impl Loop {
         self.close(number);
     }
 
-    /// A stranger's wish.
+    /// An unadmitted connection's wish.
     fn hello(&mut self, number: u32, hello: &Hello, patience: Duration) {
         let now = self.now();
         let Some(claimant) = self.connections.get(&number).map(Connection::claimant) else { return };
@@ -324,7 +324,7 @@ impl Loop {
     }
 
     /// Whoever waited long enough gets an answer.
-    pub(super) fn look_after_strangers(&mut self, now: Duration) {
+    pub(super) fn serve_unadmitted(&mut self, now: Duration) {
         self.retry_waiting(|until| until.is_some_and(|until| now >= until));
     }
 
@@ -344,7 +344,7 @@ impl Loop {
                 });
                 self.machine.leave(id, process.is_some(), self.started.elapsed());
                 if let Some(process) = process {
-                    self.leavers.insert(number, (id, process));
+                    self.exiting_peers.insert(number, (id, process));
                 }
                 porter.take(link);
             }

@@ -1,4 +1,4 @@
-mod strangers;
+mod unadmitted;
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -349,18 +349,18 @@ fn absent_aggregator_and_cancelled_wait_are_errors() {
 fn garbage_is_refused_and_others_are_served_meanwhile() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");
-    let stranger = gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let unadmitted = gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
     let mut answer = [0; 4096];
 
     for length in [1, 15, 16, 17, 400, 20_000] {
-        rustix::net::send(&stranger, &vec![0xa5; length], rustix::net::SendFlags::empty()).unwrap();
-        let (got, _) = rustix::net::recv(&stranger, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
+        rustix::net::send(&unadmitted, &vec![0xa5; length], rustix::net::SendFlags::empty()).unwrap();
+        let (got, _) = rustix::net::recv(&unadmitted, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
         let reply = crate::wire::decode_reply(&answer[..got]).unwrap();
         assert!(matches!(reply, crate::protocol::Reply::Refused { kind: RefusalKind::Protocol, .. }));
     }
     link.request(&Request::CreateSpace(SpaceId(1)), None).unwrap();
-    rustix::net::send(&stranger, &vec![0xa5; 100_000], rustix::net::SendFlags::empty()).unwrap();
-    let (got, _) = rustix::net::recv(&stranger, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
+    rustix::net::send(&unadmitted, &vec![0xa5; 100_000], rustix::net::SendFlags::empty()).unwrap();
+    let (got, _) = rustix::net::recv(&unadmitted, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
 
     assert_eq!(got, 0, "an oversized message ends the connection");
     link.request(&Request::CreateSpace(SpaceId(2)), None).unwrap();

@@ -1,5 +1,5 @@
 //! The service's loop: doorbells first, then the GPU's events, then requests, then what is due. No descriptor
-//! of a tenant or a stranger is received, written to or closed here: see [`super::porter`].
+//! of a tenant or an unadmitted connection is received, written to or closed here: see [`super::porter`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -54,11 +54,11 @@ pub(super) struct Loop {
     pub(super) connections: BTreeMap<u32, Connection>,
     pub(super) by_tenant: BTreeMap<TenantId, u32>,
     /// Processes of tenants that left, still alive.
-    pub(super) leavers: BTreeMap<u32, (TenantId, OwnedFd)>,
+    pub(super) exiting_peers: BTreeMap<u32, (TenantId, OwnedFd)>,
     /// Connections whose doorbells are looked at in each turn, because their sender was told we are awake.
     pub(super) awake: Vec<u32>,
     /// Whose mailbox was looked into last.
-    pub(super) asked: u32,
+    pub(super) last_mailbox: u32,
     /// Connections whose requests are not taken for a while.
     pub(super) shut: Vec<u32>,
     pub(super) started: Instant,
@@ -67,7 +67,7 @@ pub(super) struct Loop {
     outputs: Vec<Output>,
     /// Sends messages to drivers; without it, back ends send their own.
     pub(super) messages: Option<Arc<MessageSender>>,
-    pub(super) looking: AdaptivePoll,
+    pub(super) adaptive_poll: AdaptivePoll,
 }
 
 impl Loop {
@@ -99,16 +99,16 @@ impl Loop {
             epoll,
             connections: BTreeMap::new(),
             by_tenant: BTreeMap::new(),
-            leavers: BTreeMap::new(),
+            exiting_peers: BTreeMap::new(),
             awake: Vec::new(),
-            asked: 0,
+            last_mailbox: 0,
             shut: Vec::new(),
             started: Instant::now(),
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
             outputs: Vec::new(),
             messages: messages.ok().map(Arc::new),
-            looking: AdaptivePoll::new(poll, to_spare()),
+            adaptive_poll: AdaptivePoll::new(poll, to_spare()),
         })
     }
 
@@ -121,10 +121,10 @@ impl Loop {
         let mut ready = Vec::with_capacity(MAX_READY);
         loop {
             let begin = self.now();
-            let looks = self.looking.is_on(begin);
+            let looks = self.adaptive_poll.is_on(begin);
             if looks {
                 rustix::thread::sched_yield();
-                self.looking.offered(begin, self.now());
+                self.adaptive_poll.offered(begin, self.now());
             }
             let news = !looks && self.prepare_to_sleep();
             let timeout = if looks || news || more || self.found.is_some() {
@@ -137,17 +137,17 @@ impl Loop {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            let Some(unasked) = self.turn(&ready) else { return Ok(()) };
+            let Some(mailboxes_left) = self.turn(&ready) else { return Ok(()) };
             self.reopen();
             let now = self.now();
-            more = self.machine.step(now) || unasked;
+            more = self.machine.step(now) || mailboxes_left;
             let stepped = self.now();
             self.flush();
             self.machine.note_step(Step::Tell, self.now().saturating_sub(stepped));
             if self.machine.is_to_be_closed() {
                 return Err(io::Error::other("the physical GPU is gone, and has to be closed"));
             }
-            self.look_after_strangers(now);
+            self.serve_unadmitted(now);
         }
     }
 
@@ -172,14 +172,14 @@ impl Loop {
         self.machine.note_step(Step::Doorbells, rung.saturating_sub(now));
         if tokens().any(|token| token == GPU) {
             self.machine.gpu_events(rung);
-            self.looking.worked(rung);
+            self.adaptive_poll.worked(rung);
             self.flush();
             self.machine.note_step(Step::Events, self.now().saturating_sub(rung));
         }
-        let unasked = self.serve_mailboxes();
+        let mailboxes_left = self.serve_mailboxes();
         for token in tokens() {
             if token & !NUMBER == PROCESS
-                && let Some((tenant, process)) = self.leavers.remove(&number_of(token))
+                && let Some((tenant, process)) = self.exiting_peers.remove(&number_of(token))
             {
                 unwatch(&self.epoll, process.as_fd());
                 self.machine.peer_exited(tenant);
@@ -190,7 +190,7 @@ impl Loop {
         }
         // Whoever asked meanwhile waits for one of both, not for what comes after it too.
         self.take_doorbells();
-        Some(self.serve_mailboxes() || unasked)
+        Some(self.serve_mailboxes() || mailboxes_left)
     }
 
     /// Tells porters and the senders of doorbells to wake us from now on. True when one has something
@@ -237,7 +237,7 @@ impl Loop {
             });
             let mut wait = None;
             if new > 0 {
-                self.looking.rang(*number, now);
+                self.adaptive_poll.rang(*number, now);
             }
             if taken > 0 {
                 let end = self.started.elapsed();
@@ -298,7 +298,7 @@ impl Loop {
         let due = silent
             .chain(throttled)
             .chain(shut)
-            .chain(self.looking.next(now))
+            .chain(self.adaptive_poll.next(now))
             .chain(self.machine.next_due(now))
             .min()?;
         Timespec::try_from(due.saturating_sub(now)).ok()
@@ -314,9 +314,9 @@ impl Loop {
             }
             let command = self.found.take().map_or_else(|| self.inbox.try_recv(), Ok);
             let began = self.now();
-            let is_order = !matches!(command, Ok(Command::Letter(..)));
+            let is_order = !matches!(command, Ok(Command::FromPorter(..)));
             match command {
-                Ok(Command::Letter(number, said)) => self.serve(number, said),
+                Ok(Command::FromPorter(number, said)) => self.serve(number, said),
                 Ok(Command::Status(answer)) => {
                     // Whoever asked may have given up.
                     let _ = answer.try_send(self.status());

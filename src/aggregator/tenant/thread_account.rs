@@ -59,8 +59,9 @@ impl ThreadAccount {
         self.overdrawn = self.overdrawn.saturating_add(time.saturating_sub(self.saved));
         self.saved = self.saved.saturating_sub(time);
     }
-    /// Its tenant wants the thread, which so many `others` want too: `None` when it may have it now, else when
-    /// it may ask again.
+
+    /// Its tenant wants the thread, which so many `others` want too: `None` when it may have it now, else
+    /// when it may ask again.
     pub fn wait(&mut self, others: usize, now: Duration) -> Option<Duration> {
         let parts = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
         let percent = (100 / parts).clamp(1, self.most_percent);

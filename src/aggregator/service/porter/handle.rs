@@ -12,16 +12,16 @@ use crate::doorbells::{self, DoorbellReceiver};
 use crate::event_ring::{self, EventProducer, WakeHelper};
 use crate::message::MessageSender;
 use crate::protocol::{Hello, Request};
-use crate::service::line::{Line, mark};
 use crate::service::peer::Peer;
 use crate::service::places::Place;
+use crate::service::porter_signals::{PorterSignals, mark};
 use crate::tenant::Refusal;
 use gpuvmk_host::reaper::{Account, Reaped};
 
 /// What a porter has for the owner.
 #[derive(Debug)]
-pub(in crate::service) enum Said {
-    /// A stranger wants to be a tenant.
+pub(in crate::service) enum FromPorter {
+    /// An unadmitted connection wants to be a tenant.
     Hello(Box<Arrival>),
     /// A tenant's request, with its file. The next one comes after the answer.
     Request(Request, Option<Reaped<OwnedFd>>),
@@ -33,7 +33,7 @@ pub(in crate::service) enum Said {
     Gone,
 }
 
-/// A stranger with its wish.
+/// An unadmitted connection with its wish.
 #[derive(Debug)]
 pub(in crate::service) struct Arrival {
     pub hello: Hello,
@@ -85,7 +85,7 @@ pub(in crate::service) struct Answer {
     pub bytes: Vec<u8>,
     /// Files that go along. They are closed here afterwards.
     pub files: Vec<OwnedFd>,
-    /// It makes the stranger a tenant.
+    /// It makes the unadmitted connection a tenant.
     pub admitted: Option<Admitted>,
     /// Messages go by the eventfd that came with the request, or by none; and whether one was ordered before.
     pub message: Option<ChangeOfMessage>,
@@ -114,9 +114,9 @@ pub(in crate::service) struct ChangeOfMessage {
 /// The owner's side of a porter. Dropping it ends the connection.
 #[derive(Debug)]
 pub(in crate::service) struct PorterHandle {
-    pub(super) line: Arc<Line>,
+    pub(super) signals: Arc<PorterSignals>,
     pub(super) orders: Sender<Order>,
-    /// For the places of strangers.
+    /// For the places of unadmitted connections.
     pub place: Arc<Place>,
 }
 
@@ -124,7 +124,7 @@ impl PorterHandle {
     fn order(&self, order: Order) {
         // A porter that has ended on its own needs none.
         if self.orders.send(order).is_ok() {
-            self.line.ring(mark::ORDER);
+            self.signals.ring(mark::ORDER);
         }
     }
 
@@ -146,22 +146,22 @@ impl PorterHandle {
 
     /// Withdraws the order to send a message; true if there was one.
     pub fn take_message(&self) -> bool {
-        self.line.marks.fetch_and(!mark::MESSAGE, Ordering::SeqCst) & mark::MESSAGE != 0
+        self.signals.marks.fetch_and(!mark::MESSAGE, Ordering::SeqCst) & mark::MESSAGE != 0
     }
 
     /// What makes its wake-ups.
     pub fn helper(&self) -> Arc<dyn WakeHelper> {
-        Arc::clone(&self.line) as Arc<dyn WakeHelper>
+        Arc::clone(&self.signals) as Arc<dyn WakeHelper>
     }
 
     /// Wake-ups that cost too much.
     pub fn dear_wakeups(&self) -> u64 {
-        self.line.dear.load(Ordering::Relaxed)
+        self.signals.dear.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for PorterHandle {
     fn drop(&mut self) {
-        self.line.ring(mark::CLOSE);
+        self.signals.ring(mark::CLOSE);
     }
 }

@@ -1,10 +1,10 @@
-//! What a porter receives: a stranger's hello, and a tenant's requests with the descriptor that comes with
-//! one.
+//! What a porter receives: an unadmitted connection's hello, and a tenant's requests with the descriptor
+//! that comes with one.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use super::handle::{Arrival, Rings, Said};
+use super::handle::{Arrival, FromPorter, Rings};
 use super::{End, Porter, Stage, own};
 use crate::limit::Limit;
 use crate::protocol::{Hello, RefusalKind, Reply, Request};
@@ -14,8 +14,8 @@ use crate::tenant::{MOST_UNCLOSED, Refusal};
 use crate::wire;
 use gpuvmk_host::reaper::Reaped;
 
-/// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the
-/// one before.
+/// Messages that are no hello before an unadmitted connection is sent away, and how much longer each answer
+/// takes than the one before.
 const MOST_MISTAKES: u32 = 16;
 const MISTAKE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -42,8 +42,8 @@ impl Porter {
             .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()));
         if is_tenant {
             let said = match request.and_then(|request| self.judge(request, attached)) {
-                Ok((request, file)) => Said::Request(request, file),
-                Err(refusal) => Said::Bad(refusal),
+                Ok((request, file)) => FromPorter::Request(request, file),
+                Err(refusal) => FromPorter::Bad(refusal),
             };
             self.waits = true;
             self.say(said);
@@ -103,7 +103,7 @@ impl Porter {
         Ok((request, None))
     }
 
-    /// A stranger's wish.
+    /// An unadmitted connection's wish.
     fn arrive(&mut self, hello: Hello) -> Result<(), End> {
         let rings = match Rings::create() {
             Ok(rings) => rings,
@@ -114,11 +114,11 @@ impl Porter {
             }
         };
         match std::mem::replace(&mut self.stage, Stage::Asking) {
-            Stage::Stranger { peer, door, handle, .. } => {
+            Stage::Unadmitted { peer, door, handle, .. } => {
                 // This thread is its own: nobody else waits.
                 std::thread::sleep(self.place.asks());
                 self.waits = true;
-                self.say(Said::Hello(Box::new(Arrival { hello, peer, door, porter: handle, rings })));
+                self.say(FromPorter::Hello(Box::new(Arrival { hello, peer, door, porter: handle, rings })));
                 Ok(())
             }
             stage => {
@@ -128,10 +128,10 @@ impl Porter {
         }
     }
 
-    /// A stranger says something else than hello.
+    /// An unadmitted connection says something else than hello.
     fn mistake(&mut self, refusal: &Refusal) -> Result<(), End> {
         self.refuse(refusal)?;
-        let Stage::Stranger { mistakes, .. } = &mut self.stage else { return Ok(()) };
+        let Stage::Unadmitted { mistakes, .. } = &mut self.stage else { return Ok(()) };
         *mistakes = mistakes.saturating_add(1);
         let pause = MISTAKE_PAUSE.saturating_mul(*mistakes);
         if *mistakes >= MOST_MISTAKES {

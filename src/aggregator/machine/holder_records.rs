@@ -1,5 +1,5 @@
-//! What stays of a VM when its connection ends: what operators set and whether they paused it, and its hangs.
-//! It is whoever's it was ([`Holder`]), and waits for them when they come back, under whatever name.
+//! What is remembered of a VM when its connection ends: what operators set, whether they paused it, and its
+//! hangs. A record belongs to a [`Holder`]. It holds again when that holder comes back, under whatever name.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -9,12 +9,12 @@ use crate::tenant::Holder;
 use gpuvmk_scheduler::hang::penalty::Record;
 use gpuvmk_scheduler::share::{Share, Wish};
 
-/// Most whose standing is remembered.
+/// Most holders of whom something is remembered.
 const MAX_HOLDERS: usize = 512;
 
 /// What is remembered of one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct HolderRecord {
     /// What operators set, in place of what the back end asks for.
     settings: Vec<Wish>,
     /// An operator paused it.
@@ -24,7 +24,7 @@ pub(super) struct Standing {
     touched: Duration,
 }
 
-impl Standing {
+impl HolderRecord {
     /// A share as operators want it.
     pub fn share(&self, asked: Share) -> Share {
         self.settings.iter().fold(asked, |share, wish| share.with(*wish))
@@ -38,13 +38,13 @@ impl Standing {
 
 /// Those of all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standings {
-    holders: BTreeMap<Holder, Standing>,
+pub(super) struct HolderRecords {
+    holders: BTreeMap<Holder, HolderRecord>,
 }
 
-impl Standings {
+impl HolderRecords {
     /// What is remembered.
-    pub fn of(&self, holder: &Holder) -> Standing {
+    pub fn of(&self, holder: &Holder) -> HolderRecord {
         self.holders.get(holder).cloned().unwrap_or_default()
     }
 
@@ -53,12 +53,12 @@ impl Standings {
         if wishes.is_empty() && !paused && !self.holders.contains_key(holder) {
             return;
         }
-        let standing = self.entry(holder, now);
+        let record = self.entry(holder, now);
         for wish in wishes {
-            standing.settings.retain(|known| discriminant(known) != discriminant(wish));
-            standing.settings.push(*wish);
+            record.settings.retain(|known| discriminant(known) != discriminant(wish));
+            record.settings.push(*wish);
         }
-        standing.paused = paused;
+        record.paused = paused;
     }
 
     /// The hangs of one who leaves.
@@ -68,13 +68,13 @@ impl Standings {
         }
     }
 
-    fn entry(&mut self, holder: &Holder, now: Duration) -> &mut Standing {
+    fn entry(&mut self, holder: &Holder, now: Duration) -> &mut HolderRecord {
         if !self.holders.contains_key(holder) {
             self.make_room();
         }
-        let standing = self.holders.entry(holder.clone()).or_default();
-        standing.touched = now;
-        standing
+        let record = self.holders.entry(holder.clone()).or_default();
+        record.touched = now;
+        record
     }
 
     /// Forgets whoever was not there for longest, first of those of whom no operator has said anything.
@@ -82,10 +82,8 @@ impl Standings {
         if self.holders.len() < MAX_HOLDERS {
             return;
         }
-        let oldest =
-            self.holders.iter().min_by_key(|(_, standing)| (standing.is_ordered(), standing.touched));
-        let Some((holder, ordered)) =
-            oldest.map(|(holder, standing)| (holder.clone(), standing.is_ordered()))
+        let oldest = self.holders.iter().min_by_key(|(_, record)| (record.is_ordered(), record.touched));
+        let Some((holder, ordered)) = oldest.map(|(holder, record)| (holder.clone(), record.is_ordered()))
         else {
             return;
         };
@@ -106,28 +104,28 @@ mod tests {
 
     #[test]
     fn last_word_on_each_setting_holds_and_others_stay() {
-        let mut standings = Standings::default();
+        let mut holder_records = HolderRecords::default();
         let wish = |text: &str| text.parse::<Wish>().unwrap();
-        standings.order(&own("a"), &[wish("weight=300"), wish("cap=50")], true, Duration::ZERO);
-        standings.order(&own("a"), &[wish("weight=1")], true, Duration::ZERO);
+        holder_records.order(&own("a"), &[wish("weight=300"), wish("cap=50")], true, Duration::ZERO);
+        holder_records.order(&own("a"), &[wish("weight=1")], true, Duration::ZERO);
 
-        let share = standings.of(&own("a")).share(Share { weight: 77, ..Share::default() });
+        let share = holder_records.of(&own("a")).share(Share { weight: 77, ..Share::default() });
 
         assert_eq!((share.weight, share.cap), (1, Some(50)));
-        assert!(standings.of(&own("a")).paused && !standings.of(&own("b")).paused);
+        assert!(holder_records.of(&own("a")).paused && !holder_records.of(&own("b")).paused);
     }
 
     #[test]
     fn names_without_end_are_bounded_and_do_not_push_an_order_out() {
-        let mut standings = Standings::default();
-        standings.order(&Holder::User(7), &[], true, Duration::ZERO);
+        let mut holder_records = HolderRecords::default();
+        holder_records.order(&Holder::User(7), &[], true, Duration::ZERO);
         for number in 0..10_000_u64 {
             let mut hangs = Record::default();
             hangs.hangs = 1;
-            standings.keep_hangs(&own(&number.to_string()), hangs, Duration::from_millis(number));
+            holder_records.keep_hangs(&own(&number.to_string()), hangs, Duration::from_millis(number));
         }
 
-        assert_eq!(standings.holders.len(), MAX_HOLDERS);
-        assert!(standings.of(&Holder::User(7)).paused);
+        assert_eq!(holder_records.holders.len(), MAX_HOLDERS);
+        assert!(holder_records.of(&Holder::User(7)).paused);
     }
 }

@@ -38,12 +38,12 @@ struct Raw {
 }
 
 impl Raw {
-    fn stranger(setup: &Setup) -> Self {
+    fn unadmitted(setup: &Setup) -> Self {
         Self { socket: gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap() }
     }
 
     fn tenant(setup: &Setup, name: &str) -> Self {
-        let raw = Self::stranger(setup);
+        let raw = Self::unadmitted(setup);
         raw.send(&Request::Hello(hello(name)), &[]);
         assert!(matches!(raw.receive(), Some(Reply::Welcome(_))));
         raw
@@ -90,16 +90,17 @@ fn descriptor_whose_close_waits_costs_neither_neighbours_nor_newcomers_anything(
         kept.push(receiver);
     };
 
-    // A stranger's first message, with one and with several; and one that is closed before it is looked at.
+    // An unadmitted connection's first message, with one and with several; and one that is closed before it
+    // is looked at.
     for times in [1, 3] {
-        let stranger = Raw::stranger(&setup);
-        give(&stranger, &Request::Hello(hello("x")), times);
+        let unadmitted = Raw::unadmitted(&setup);
+        give(&unadmitted, &Request::Hello(hello("x")), times);
         assert!(
-            matches!(stranger.receive(), Some(Reply::Refused { kind: RefusalKind::Protocol, message }) if message.contains("descriptors"))
+            matches!(unadmitted.receive(), Some(Reply::Refused { kind: RefusalKind::Protocol, message }) if message.contains("descriptors"))
         );
-        let stranger = Raw::stranger(&setup);
-        give(&stranger, &dma_map(), times);
-        drop(stranger);
+        let unadmitted = Raw::unadmitted(&setup);
+        give(&unadmitted, &dma_map(), times);
+        drop(unadmitted);
         assert!(longest(&*link, 20) < LONG);
     }
     // A tenant's, in each kind of request; it is told what was wrong, if it still can be.
@@ -224,7 +225,7 @@ fn memory_that_the_aggregator_holds_last_is_freed_beside_its_work() {
 #[test]
 fn silent_strangers_keep_nobody_out() {
     let setup = Setup::new();
-    let silent: Vec<_> = (0..70).map(|_| Raw::stranger(&setup)).collect();
+    let silent: Vec<_> = (0..70).map(|_| Raw::unadmitted(&setup)).collect();
 
     for round in 0..5 {
         let start = Instant::now();
@@ -241,10 +242,11 @@ fn silent_strangers_keep_nobody_out() {
 #[test]
 fn stranger_that_makes_mistakes_is_answered_slowly_and_sent_away() {
     let setup = Setup::new();
-    let stranger = Raw::stranger(&setup);
+    let unadmitted = Raw::unadmitted(&setup);
     let start = Instant::now();
     let mut answers = 0;
-    while seqpacket::send(&stranger.socket, &[7; 16], &[], false).is_ok() && stranger.receive().is_some() {
+    while seqpacket::send(&unadmitted.socket, &[7; 16], &[], false).is_ok() && unadmitted.receive().is_some()
+    {
         answers += 1;
     }
     assert!((8..=16).contains(&answers), "{answers}");

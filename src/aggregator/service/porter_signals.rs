@@ -8,7 +8,7 @@ use rustix::event::EventfdFlags;
 
 use crate::event_ring::WakeHelper;
 
-/// Marks of [`Line::marks`].
+/// Marks of [`PorterSignals::marks`].
 pub(super) mod mark {
     /// Orders lie in the channel.
     pub const ORDER: u32 = 1;
@@ -24,7 +24,7 @@ pub(super) mod mark {
 
 /// What owner and porter share.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct PorterSignals {
     pub(super) marks: AtomicU32,
     pub(super) asleep: AtomicBool,
     /// Ours alone.
@@ -33,7 +33,7 @@ pub(super) struct Line {
     pub(super) dear: AtomicU64,
 }
 
-impl Line {
+impl PorterSignals {
     pub(super) fn new() -> io::Result<Self> {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { marks: AtomicU32::new(0), asleep: AtomicBool::new(false), bell, dear: AtomicU64::new(0) })
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-impl WakeHelper for Line {
+impl WakeHelper for PorterSignals {
     fn events(&self) {
         self.ring(mark::EVENTS);
     }
