@@ -92,9 +92,11 @@ const TESTS: [fn(); 75] = [
 
 #[test]
 fn gsp_that_is_restored_before_each_call_does_what_it_did() {
-    RESTORES.set(true);
-    TESTS.iter().for_each(|test| test());
-    RESTORES.set(false);
+    for test in TESTS {
+        RESTORES.set(Some(0));
+        test();
+    }
+    RESTORES.set(None);
 }
 
 /// A GSP with a client that has channels, one of them without a ring.
