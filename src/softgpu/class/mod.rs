@@ -16,3 +16,7 @@ mod m2mf;
 mod remap;
 mod report;
 mod transfer;
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "addresses are indices")]
+mod tests;
