@@ -20,7 +20,7 @@ pub(crate) struct Description {
     pub(crate) channels: u16,
     /// PBDMA units; each is a thread.
     pub(crate) pbdmas: u8,
-    /// Engines; their position in [`crate::fifo::engine_index`]'s order.
+    /// Engines.
     pub(crate) engines: &'static [Engine],
     /// How wide addresses are.
     pub(crate) masks: AddressMasks,

@@ -6,106 +6,21 @@
 //! that has waited longest since it last ran. An engine belongs to the channel that used it until that
 //! channel leaves its PBDMA; others that need it wait.
 
+mod channel;
+mod holders;
 pub(crate) mod ramfc;
 pub(crate) mod sleepers;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use self::channel::Wait;
+use self::holders::Holders;
 use self::sleepers::{Pbdmas, Sleepers, bit};
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_units::backend::FifoState;
 
-/// First pause before a semaphore is looked at again, doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_micros(30);
-
-/// Longest pause: bounds how late a store by a CPU is noticed.
-const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
-
-/// Engines that a chip can have, for tables by engine.
-const ENGINES: usize = 6;
-
-/// Index of an engine in such tables.
-pub(crate) fn engine_index(engine: Engine) -> Option<usize> {
-    match engine {
-        Engine::Graphics => Some(0),
-        Engine::Copy(number) => Some(usize::from(number) + 1).filter(|index| *index < ENGINES),
-    }
-}
-
-/// Why a channel with work does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// A semaphore has not the value that an acquire wants.
-    Semaphore {
-        /// When to look again.
-        retry_at: Instant,
-        /// How long the next pause is.
-        pause: Duration,
-        /// When the acquire began.
-        since: Instant,
-    },
-    /// Another channel holds the engine, or it is not ready.
-    Engine(Engine),
-}
-
-/// One channel of the table.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Channel {
-    pub(crate) instance: Option<PhysicalAddress>,
-    /// Grows with every bind, so that work begun before is recognised.
-    pub(crate) generation: u64,
-    pub(crate) enabled: bool,
-    pub(crate) listed: bool,
-    /// An error or a fault ended it; a bind makes it usable again.
-    pub(crate) stopped: bool,
-    /// There may be work.
-    pub(crate) pending: bool,
-    /// PBDMA that has it loaded.
-    pub(crate) loaded: Option<u8>,
-    /// A doorbell that no PBDMA has seen.
-    pub(crate) rung: bool,
-    pub(crate) wait: Option<Wait>,
-    /// A preemption waits for it to leave its PBDMA.
-    pub(crate) preempting: bool,
-    /// PBDMAs that it has left, and that have yet to tell of it.
-    telling: u8,
-    last_ran: u64,
-}
-
-/// A channel given to a PBDMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
-    pub(crate) channel: HostChannel,
-    pub(crate) instance: PhysicalAddress,
-    pub(crate) generation: u64,
-    /// The acquire that it waits in, if it does.
-    pub(crate) waiting_since: Option<Instant>,
-    pause: Duration,
-}
-
-impl Job {
-    /// The acquire that it waited in has succeeded.
-    pub(crate) fn acquired(&mut self) {
-        self.waiting_since = None;
-        self.pause = FIRST_PAUSE;
-    }
-}
-
-/// How a channel left its PBDMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// Nothing left to do.
-    Idle,
-    /// There is more: its time is up, or it was told to leave.
-    Yielded,
-    /// An acquire failed.
-    Blocked,
-    /// An engine was not to be had.
-    NoEngine(Engine),
-    /// An error or a fault.
-    Stopped,
-}
+pub(crate) use self::channel::{Channel, Departure, Job};
 
 /// The tables.
 #[derive(Debug)]
@@ -119,7 +34,7 @@ pub(crate) struct Fifo {
     pub(crate) resetting: bool,
     channels: Vec<Channel>,
     runlist: Vec<HostChannel>,
-    holders: [Option<HostChannel>; ENGINES],
+    holders: Holders,
     turns: u64,
     /// A PBDMA that sleeps until a semaphore is due, and until when.
     timekeeper: Option<(u8, Instant)>,
@@ -137,7 +52,7 @@ impl Fifo {
             resetting: false,
             channels: vec![Channel::default(); usize::from(channels)],
             runlist: Vec::new(),
-            holders: [None; ENGINES],
+            holders: Holders::default(),
             turns: 0,
             timekeeper: None,
             sleepers: Sleepers::default(),
@@ -170,18 +85,7 @@ impl Fifo {
     /// Binds a channel to an instance block; what was known of the number is forgotten.
     pub(crate) fn bind(&mut self, number: HostChannel, instance: Option<PhysicalAddress>) {
         if let Some(channel) = self.channel_mut(number) {
-            *channel = Channel {
-                instance,
-                generation: channel.generation.wrapping_add(1),
-                enabled: channel.enabled,
-                listed: channel.listed,
-                pending: true,
-                // Whoever has it loaded takes notice by the generation.
-                loaded: channel.loaded,
-                preempting: channel.preempting && channel.loaded.is_some(),
-                telling: channel.telling,
-                ..Channel::default()
-            };
+            channel.bind(instance);
         }
     }
 
@@ -304,8 +208,7 @@ impl Fifo {
     }
 
     fn engine_free(&self, engine: Engine) -> bool {
-        let holder = engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten();
-        holder.is_none() && self.state.ready.contains(engine.into())
+        self.holders.of(engine).is_none() && self.state.ready.contains(engine.into())
     }
 
     /// True when some channel would run if a PBDMA or an engine were free.
@@ -326,18 +229,7 @@ impl Fifo {
         }
         let ready = self.runlist.iter().copied().filter(|&number| self.ready(number, now));
         let number = ready.min_by_key(|&number| self.channel(number).map(|channel| channel.last_ran))?;
-        let channel = self.channel_mut(number)?;
-        let instance = channel.instance?;
-        channel.loaded = Some(pbdma);
-        channel.pending = false;
-        // Whoever loads it reads GP_PUT.
-        channel.rung = false;
-        let (waiting_since, pause) = match channel.wait.take() {
-            Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
-            Some(Wait::Engine(_)) | None => (None, FIRST_PAUSE),
-        };
-        let generation = channel.generation;
-        Some(Job { channel: number, instance, generation, waiting_since, pause })
+        self.channel_mut(number)?.load(number, pbdma)
     }
 
     /// When the next semaphore is due, if channels wait for one.
@@ -357,68 +249,28 @@ impl Fifo {
         let mut any = false;
         for number in &self.runlist {
             let Some(channel) = self.channels.get_mut(usize::from(number.0)) else { continue };
-            if let Some(Wait::Semaphore { retry_at, pause, .. }) = &mut channel.wait {
-                *retry_at = now;
-                *pause = FIRST_PAUSE;
-                any = true;
-            }
+            any |= channel.retry(now);
         }
         any
     }
 
     /// Gives the engine to a loaded channel, unless another one has it or it is not ready.
     pub(crate) fn take_engine(&mut self, engine: Engine, number: HostChannel) -> bool {
-        let ready = self.state.ready.contains(engine.into());
-        let Some(holder) = engine_index(engine).and_then(|index| self.holders.get_mut(index)) else {
-            return false;
-        };
-        if !ready || holder.is_some_and(|holder| holder != number) {
-            return false;
-        }
-        *holder = Some(number);
-        true
+        self.state.ready.contains(engine.into()) && self.holders.take(engine, number)
     }
 
     /// The loaded channel that has the engine.
     pub(crate) fn holder(&self, engine: Engine) -> Option<HostChannel> {
-        engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
+        self.holders.of(engine)
     }
 
     /// Takes back a channel from its PBDMA.
     pub(crate) fn leave(&mut self, job: &Job, departure: Departure, now: Instant) {
-        let number = job.channel;
-        for holder in &mut self.holders {
-            if *holder == Some(number) {
-                *holder = None;
-            }
-        }
+        self.holders.release(job.channel);
         self.turns += 1;
-        let turns = self.turns;
-        let Some(channel) = self.channel_mut(number) else { return };
-        channel.loaded = None;
-        channel.preempting = false;
-        if !matches!(departure, Departure::NoEngine(_)) {
-            channel.last_ran = turns;
-        }
-        if channel.generation != job.generation {
-            return;
-        }
-        match departure {
-            Departure::Idle => channel.pending |= channel.rung,
-            Departure::Yielded => channel.pending = true,
-            Departure::Blocked => {
-                let since = job.waiting_since.unwrap_or(now);
-                let pause = job.pause;
-                let retry_at = now.checked_add(pause).unwrap_or(now);
-                let longer = pause.saturating_mul(2).min(LONGEST_PAUSE);
-                channel.wait = Some(Wait::Semaphore { retry_at, pause: longer, since });
-                channel.pending = true;
-            }
-            Departure::NoEngine(engine) => {
-                channel.wait = Some(Wait::Engine(engine));
-                channel.pending = true;
-            }
-            Departure::Stopped => channel.stopped = true,
+        let turn = self.turns;
+        if let Some(channel) = self.channel_mut(job.channel) {
+            channel.leave(job, departure, turn, now);
         }
     }
 
@@ -428,12 +280,7 @@ impl Fifo {
         self.blocked = false;
         self.runlist.clear();
         for channel in &mut self.channels {
-            *channel = Channel {
-                generation: channel.generation.wrapping_add(1),
-                loaded: channel.loaded,
-                telling: channel.telling,
-                ..Channel::default()
-            };
+            channel.clear();
         }
     }
 
