@@ -60,7 +60,7 @@ fn set_up(kind: Kind) -> Bench {
             let hello = Hello {
                 version: PROTOCOL_VERSION,
                 name: "bench".to_owned(),
-                chip: "GF100".to_owned(),
+                chip: Chip::Gf100.into(),
                 vram: 32 << 20,
                 channels: 8,
                 share: Share::default(),

@@ -66,7 +66,7 @@ fn vgpu(chip: Chip, vram: u64) -> (Arc<gpuvmk::aggregator::ServiceHandle>, Arc<V
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "traps".to_owned(),
-        chip: chip.name().to_owned(),
+        chip: chip.into(),
         vram,
         channels: 16,
         share: Share::default(),

@@ -256,7 +256,7 @@ fn silent_connections_of_one_process_keep_nobody_out() {
 fn the_process_that_hands_its_window_on() {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     let chip = std::env::var("GPUVMK_TEST_CHIP").unwrap();
-    let wish = Hello { chip, ..hello("other", MOST) };
+    let wish = Hello { chip: chip.into(), ..hello("other", MOST) };
     let (link, grant) = connect(Path::new(&path), wish, &Patience::none()).unwrap();
     for piece in &grant.window {
         println!("window {} {} {}", piece.fd.as_raw_fd(), piece.offset, piece.size);
@@ -304,7 +304,7 @@ fn window_kept_by_a_third_process(chip: Chip) {
     other.tell("end");
     assert!(other.child.wait().unwrap().success());
 
-    let wish = Hello { chip: chip.to_owned(), ..hello("next", MOST) };
+    let wish = Hello { chip: chip.to_owned().into(), ..hello("next", MOST) };
     let (link, grant) = connect(&host.path, wish, &Patience::none()).unwrap();
     let next = Tenant::new(link, &grant);
 

@@ -81,7 +81,7 @@ fn works_by(kernel: &str) {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "one".to_owned(),
-        chip: Chip::Gf100.name().to_owned(),
+        chip: Chip::Gf100.into(),
         vram: 48 << 20,
         channels: 16,
         share: Share::default(),

@@ -38,7 +38,7 @@ impl Host {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: Chip::Gf100.name().to_owned(),
+            chip: Chip::Gf100.into(),
             vram: 48 << 20,
             channels: 16,
             share: Share::default(),

@@ -35,7 +35,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: "GF100".to_owned(),
+        chip: Chip::Gf100.into(),
         vram: VRAM,
         channels: 16,
         share: Share::default(),

@@ -46,7 +46,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gh100.name().to_owned(),
+        chip: Chip::Gh100.into(),
         vram: VRAM,
         channels: 8,
         share: Share::default(),

@@ -62,7 +62,7 @@ impl Host {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: self.chip.name().to_owned(),
+            chip: self.chip.into(),
             vram: 64 << 20,
             channels: 16,
             share: Share::default(),
@@ -157,6 +157,8 @@ impl InterruptSink for Interrupts {
     fn fire_msi(&self, _vector: u16) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 fn watch_a_busy_neighbour(chip: Chip, policy: PolicyKind) {

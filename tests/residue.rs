@@ -36,7 +36,7 @@ fn service(chip: Chip, scrub: ScrubPolicy) -> ServiceHandle {
 }
 
 fn wish(name: &str, chip: Chip) -> Hello {
-    Hello { chip: chip.name().to_owned(), ..hello(name, PARTITION) }
+    Hello { chip: chip.into(), ..hello(name, PARTITION) }
 }
 
 fn pattern_bytes(size: u64) -> Vec<u8> {

@@ -56,7 +56,7 @@ fn judge_time(service: &ServiceHandle, chip: Chip) {
         if departures.last_ms <= LIMIT_MS {
             return;
         }
-        let wish = Hello { chip: chip.name().to_owned(), ..hello("again", LARGE) };
+        let wish = Hello { chip: chip.into(), ..hello("again", LARGE) };
         let (link, grant) = connect_in_process(service, wish).unwrap();
         let again = Tenant::new(link, &grant);
         fill(&again.window);
@@ -136,7 +136,7 @@ fn vm_with_a_gibibyte_is_gone_in_a_second_while_another_one_copies() {
 fn hopper_vm_with_a_gibibyte_is_gone_in_a_second() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (service, _) = service(Chip::Gh100);
-    let wish = Hello { chip: "GH100".to_owned(), ..hello("leaver", LARGE) };
+    let wish = Hello { chip: Chip::Gh100.into(), ..hello("leaver", LARGE) };
     let (link, grant) = connect_in_process(&service, wish).unwrap();
     let leaver = Tenant::new(link, &grant);
     fill(&leaver.window);

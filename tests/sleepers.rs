@@ -46,6 +46,8 @@ impl InterruptSink for ByEventfd {
     fn fire_msi(&self, _: u16) {
         rustix::io::write(&self.0, &1_u64.to_ne_bytes()).unwrap();
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 /// A VM with its driver.
@@ -66,7 +68,7 @@ impl Vm {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: "GF100".to_owned(),
+            chip: Chip::Gf100.into(),
             vram: VRAM,
             channels: 16,
             share: Share::default(),

@@ -9,6 +9,7 @@ use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{
     GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Reply, Request, SpaceId, TenantLimits,
 };
+use gpuvmk::chip::Chip;
 use gpuvmk::scheduler::Scheduler;
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::policy::Settings;
@@ -37,7 +38,7 @@ impl Rig {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: "a".into(),
-            chip: "GH100".into(),
+            chip: Chip::Gh100.into(),
             vram: 3 * GIB,
             channels: 8,
             share: Share::default(),

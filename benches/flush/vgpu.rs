@@ -23,7 +23,7 @@ pub fn unchanged(rounds: usize) -> Unchanged {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "flush".to_owned(),
-        chip: Chip::Gf100.name().to_owned(),
+        chip: Chip::Gf100.into(),
         vram: 64 << 20,
         channels: 8,
         share: Share::default(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpuvmk::addr::TenantId;
-use gpuvmk::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use gpuvmk::aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, Reply, Request, TenantLimits};
 use gpuvmk::aggregator::report::Report;
@@ -21,6 +21,7 @@ use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use gpuvmk::units::backend::InterruptInterest;
 
 /// How long an answer may take that waits for hardware.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -71,7 +72,7 @@ impl Host {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: self.chip.name().to_owned(),
+            chip: self.chip.into(),
             vram,
             channels: 8,
             share: Share::default(),
@@ -177,6 +178,10 @@ impl Link {
 }
 
 impl AggregatorLink for Link {
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         match self.host.request(self.tenant, request.clone(), file) {
             Reply::Done => Ok(()),
@@ -198,5 +203,13 @@ impl AggregatorLink for Link {
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         locked(&self.host.handlers).insert(self.tenant, handler);
+    }
+
+    fn set_notification_interest(&self, _interest: InterruptInterest) -> Deferred {
+        Deferred::default()
+    }
+
+    fn take_notifications(&self) -> Deferred {
+        Deferred::default()
     }
 }

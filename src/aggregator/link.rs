@@ -65,6 +65,9 @@ pub trait EventHandler: Send + Sync {
 }
 
 /// A tenant's connection to its aggregator, after admission.
+///
+/// Every method may be called from any thread. Only [`Self::request`] waits for an answer. No method has a
+/// default: whoever wraps a link says what becomes of each.
 pub trait AggregatorLink: Send + Sync {
     /// Sends a request, with the file of a [`Request::DmaMap`] or [`Request::MessageEvent`], and waits for
     /// the answer. The aggregator answers without waiting for GPU work.
@@ -75,9 +78,7 @@ pub trait AggregatorLink: Send + Sync {
 
     /// True once this side is to end: no request is answered any more, and what the aggregator has of this
     /// tenant is taken back when the connection closes.
-    fn is_ending(&self) -> bool {
-        false
-    }
+    fn is_ending(&self) -> bool;
 
     /// Tells of new work: no lock shared with other tenants, no answer.
     fn doorbell(&self, doorbell: Doorbell);
@@ -92,20 +93,17 @@ pub trait AggregatorLink: Send + Sync {
     /// overlap.
     fn report_trapped(&self, accesses: u64);
 
-    /// What the driver would notice of a notification of finished work now. One that it would not notice
-    /// wakes nobody up; it is kept, and told when this is called with something else: those are the answer.
-    /// They are heeded until somebody says otherwise. One that is a message to the driver is sent by the
-    /// aggregator, once, if it knows how ([`Request::MessageEvent`]).
-    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
-        let _ = interest;
-        Deferred::default()
-    }
+    /// Says what the driver would notice of a notification of finished work now. Before the first call it
+    /// notices all.
+    ///
+    /// A notification that it would not notice wakes nobody up, and is kept. The next call with something
+    /// else answers with those that were kept. One that is a message to the driver is sent by the aggregator,
+    /// once, if it knows how ([`Request::MessageEvent`]).
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred;
 
     /// Notifications of finished work that were not told so far. If a message was sent for them, there is
     /// none again before [`Self::set_notification_interest`] says so.
-    fn take_notifications(&self) -> Deferred {
-        Deferred::default()
-    }
+    fn take_notifications(&self) -> Deferred;
 
     /// Connects the receiver of events; the link delivers nothing before.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);

@@ -5,6 +5,7 @@
 
 pub mod bus_space;
 pub mod check;
+pub mod chip_name;
 pub mod claimant;
 pub mod control;
 mod counts;

@@ -5,6 +5,7 @@
 //! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells
 //! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
 
+use super::chip_name::ChipName;
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -27,8 +28,8 @@ pub struct Hello {
     pub version: u32,
     /// Name of the VM, for people; unique among the aggregator's tenants.
     pub name: String,
-    /// Chip that the vGPU presents, such as `GF100`.
-    pub chip: String,
+    /// Chip that the vGPU presents.
+    pub chip: ChipName,
     /// VRAM wanted, in bytes.
     pub vram: u64,
     /// Channels wanted.

@@ -30,7 +30,7 @@ pub(super) fn admitted(
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: config.name.clone(),
-        chip: config.chip.name().to_owned(),
+        chip: config.chip.into(),
         vram: config.vram,
         channels: config.channels,
         share: config.share,

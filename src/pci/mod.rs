@@ -196,9 +196,7 @@ pub trait InterruptSink: Send + Sync {
     /// Sends one message of the MSI vector.
     fn fire_msi(&self, vector: u16);
     /// A message of the vector was sent by whoever has its eventfd (see [`MessageOwner::connect_message`]).
-    fn message_sent(&self, vector: u16) {
-        let _ = vector;
-    }
+    fn message_sent(&self, vector: u16);
 }
 
 /// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach

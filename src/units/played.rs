@@ -22,6 +22,8 @@ impl InterruptSink for Sink {
     fn fire_msi(&self, _: u16) {
         self.messages.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 impl Sink {

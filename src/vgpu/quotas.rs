@@ -256,6 +256,8 @@ mod tests {
         fn fire_msi(&self, _vector: u16) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+
+        fn message_sent(&self, _vector: u16) {}
     }
 
     #[test]

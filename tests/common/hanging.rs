@@ -57,7 +57,7 @@ impl Vm {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: chip.name().to_owned(),
+            chip: chip.into(),
             vram: PARTITION,
             channels: 8,
             share: Share::default(),

@@ -19,9 +19,9 @@ use gpuvmk::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use gpuvmk::aggregator::protocol::{
     Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
-use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy, stream};
 use gpuvmk::chip::gf100::ramin;
+use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::scheduler::share::Share;
 
@@ -45,7 +45,7 @@ pub fn hello(name: &str, vram: u64) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: "GF100".to_owned(),
+        chip: Chip::Gf100.into(),
         vram,
         channels: 8,
         share: Share::default(),

@@ -163,7 +163,7 @@ fn guest(service: &ServiceHandle, name: &str) -> Driver {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gh100.name().to_owned(),
+        chip: Chip::Gh100.into(),
         vram: VRAM,
         channels: 8,
         share: Share::default(),

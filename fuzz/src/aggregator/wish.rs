@@ -7,14 +7,14 @@ use gpuvmk::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
 use gpuvmk::aggregator::wire::decode_request;
-use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::scheduler::share::Share;
 
 use super::judge::{MIB, PARTITION};
 use crate::input::Input;
 
 pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello {
-    let chip = if hopper == (input.below(32) == 1) { "GF100" } else { "GH100" };
+    let chip = if hopper == (input.below(32) == 1) { Chip::Gf100 } else { Chip::Gh100 };
     let name = match input.below(8) {
         7 => String::from_utf8_lossy(input.bytes(70)).into_owned(),
         _ => format!("vm{}-{}", number, input.u8()),
@@ -22,7 +22,7 @@ pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello
     Hello {
         version: if input.below(32) == 1 { input.u32() } else { PROTOCOL_VERSION },
         name,
-        chip: chip.to_owned(),
+        chip: chip.into(),
         vram: if input.below(8) == 7 { input.near(&[0, PARTITION, 8 * PARTITION]) } else { PARTITION },
         channels: if input.below(8) == 7 { input.u16() } else { 4 },
         share: share(input),

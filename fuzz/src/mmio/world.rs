@@ -47,6 +47,8 @@ impl InterruptSink for Counter {
     fn fire_msi(&self, _: u16) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 /// The world of a guest.

@@ -278,7 +278,7 @@ impl Machine {
         if !is_name(&hello.name) {
             return refuse(RefusalKind::Name, format!("a VM's name has {NAME_RULE}"));
         }
-        if hello.chip != self.hardware.info.chip.name() {
+        if hello.chip != self.hardware.info.chip.into() {
             return refuse(
                 RefusalKind::Chip,
                 format!(

@@ -19,7 +19,7 @@ use crate::protocol::{
 use crate::wire::MAX_RUNLIST;
 use crate::{Patience, connect, connect_in_process};
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel};
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_gpu::GpuEvent;
 use gpuvmk_host::cancel::Cancel;
 use gpuvmk_scheduler::share::Share;
@@ -51,7 +51,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.into(),
-        chip: "GF100".into(),
+        chip: Chip::Gf100.into(),
         vram: 64 * MIB,
         channels: 4,
         share: Share::default(),

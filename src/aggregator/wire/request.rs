@@ -175,7 +175,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
             Ok(Request::Hello(Hello {
                 version: wire.version.get(),
                 name: text(&wire.name, wire.name_length, kind, "name")?,
-                chip: text(&wire.chip, wire.chip_length, kind, "chip name")?,
+                chip: text(&wire.chip, wire.chip_length, kind, "chip name")?.into(),
                 vram: wire.vram.get(),
                 channels: wire.channels.get(),
                 share: Share {
@@ -298,7 +298,7 @@ fn wire_hello(hello: &Hello) -> WireHello {
         memory_ranges: hello.limits.memory_ranges.into(),
     };
     wire.name_length = store_text(&mut wire.name, &hello.name);
-    wire.chip_length = store_text(&mut wire.chip, &hello.chip);
+    wire.chip_length = store_text(&mut wire.chip, hello.chip.as_str());
     wire
 }
 

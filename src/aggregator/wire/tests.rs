@@ -10,6 +10,7 @@ use crate::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
     Welcome,
 };
+use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk_scheduler::share::Share;
 
@@ -63,7 +64,7 @@ fn request_strategy() -> impl Strategy<Value = Request> {
             .prop_map(|(name, chip, (version, vram, channels), limits, share)| {
                 let (page_tables, mappings, doorbells, thread_time, memory_ranges) = limits;
                 let limits = TenantLimits { page_tables, mappings, doorbells, thread_time, memory_ranges };
-                Request::Hello(Hello { version, name, chip, vram, channels, share, limits })
+                Request::Hello(Hello { version, name, chip: chip.into(), vram, channels, share, limits })
             }),
         any::<(u64, u64, u64, bool)>().prop_map(|(gpa, size, offset, writable)| Request::DmaMap {
             gpa: Gpa(gpa),
@@ -193,7 +194,7 @@ fn over_long_name_is_refused_not_shortened() {
     let hello = Hello {
         version: 1,
         name: "x".repeat(MAX_NAME + 1),
-        chip: "GF100".into(),
+        chip: Chip::Gf100.into(),
         vram: 0,
         channels: 0,
         share: Share::default(),

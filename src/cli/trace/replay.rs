@@ -145,7 +145,7 @@ fn function(
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "replay".to_owned(),
-        chip: model.name().to_owned(),
+        chip: model.into(),
         vram,
         channels: DEFAULT_CHANNELS,
         share: Share::default(),

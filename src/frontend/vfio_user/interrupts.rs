@@ -214,6 +214,8 @@ impl InterruptSink for FrontendInterrupts {
     fn fire_msi(&self, vector: u16) {
         self.trigger_msi(vector.into());
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 #[cfg(test)]

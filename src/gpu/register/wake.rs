@@ -26,6 +26,8 @@ impl InterruptSink for Waker {
         // It fails only when the counter is full, and then the owner is being woken already.
         let _ = self.0.write(1);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 /// Interrupts and a timer behind one descriptor.

@@ -120,6 +120,8 @@ mod tests {
             assert_eq!(vector, 0);
             self.0.fetch_add(1, Ordering::SeqCst);
         }
+
+        fn message_sent(&self, _vector: u16) {}
     }
 
     fn becomes(counter: &AtomicUsize, value: usize) {

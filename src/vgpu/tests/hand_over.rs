@@ -54,6 +54,10 @@ struct RingLink {
 }
 
 impl AggregatorLink for RingLink {
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     fn request(&self, _: &Request, _: Option<OwnedFd>) -> Result<(), LinkError> {
         Ok(())
     }
@@ -98,6 +102,8 @@ impl InterruptSink for Pending {
     fn fire_msi(&self, _: u16) {
         self.0.store(true, Ordering::SeqCst);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 struct HandOver {

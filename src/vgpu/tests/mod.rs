@@ -134,6 +134,10 @@ impl World {
 }
 
 impl AggregatorLink for FakeLink {
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         self.log.lock().unwrap().push(request.clone());
         let carries = matches!(request, Request::DmaMap { .. } | Request::MessageEvent { given: true });

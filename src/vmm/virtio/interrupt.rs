@@ -76,6 +76,8 @@ mod tests {
         }
 
         fn fire_msi(&self, _vector: u16) {}
+
+        fn message_sent(&self, _vector: u16) {}
     }
 
     #[test]

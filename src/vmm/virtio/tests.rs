@@ -45,6 +45,8 @@ impl InterruptSink for Line {
     }
 
     fn fire_msi(&self, _vector: u16) {}
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 struct Rig {

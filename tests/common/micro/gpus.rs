@@ -22,7 +22,7 @@ pub fn hello(chip: Chip) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: "micro".to_owned(),
-        chip: chip.name().to_owned(),
+        chip: chip.into(),
         vram: VRAM,
         channels: 16,
         share: Share::default(),

@@ -56,6 +56,8 @@ impl InterruptSink for Messages {
     fn fire_msi(&self, _vector: u16) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn message_sent(&self, _vector: u16) {}
 }
 
 /// System memory of the driver's machine.

@@ -11,6 +11,7 @@ use gpuvmk::aggregator::protocol::{
     Hello, PROTOCOL_VERSION, RefusalKind, Reply, Request, TenantLimits, Welcome,
 };
 use gpuvmk::aggregator::wire;
+use gpuvmk::chip::Chip;
 use gpuvmk::pci::mapping::{Access, Mapping};
 use gpuvmk::scheduler::share::Share;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,7 +59,7 @@ pub fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: "GF100".to_owned(),
+        chip: Chip::Gf100.into(),
         vram: 64 << 20,
         channels: 8,
         share: Share::default(),

@@ -29,7 +29,7 @@ use crate::protocol::{
     SpaceId, TenantLimits,
 };
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel, HostVram, Iova, TenantId};
-use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk_chip::{AccessKind, Chip, Engine, EngineSet, FaultReason};
 use gpuvmk_gpu::{GpuDriver, GpuEvent, HostTarget, OwnershipLedger};
 use gpuvmk_scheduler::Scheduler;
 use gpuvmk_scheduler::policy::{PolicyKind, Settings};
@@ -42,7 +42,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.into(),
-        chip: "GF100".into(),
+        chip: Chip::Gf100.into(),
         vram: 64 * MIB,
         channels: 4,
         share: Share::default(),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Result, ensure};
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget, Hello, Request, SpaceId};
-use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::scheduler::share::Share;
 use gpuvmk_attacks::Outcome;
 
@@ -117,8 +117,8 @@ pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         ("too much VRAM", Hello { vram: 1 << 40, ..good.clone() }),
         ("all VRAM that a number can say", Hello { vram: u64::MAX, ..good.clone() }),
         ("too many channels", Hello { channels: u16::MAX, ..good.clone() }),
-        ("another chip", Hello { chip: "GH100".to_owned(), ..good.clone() }),
-        ("a chip of 17 bytes", Hello { chip: "x".repeat(17), ..good.clone() }),
+        ("another chip", Hello { chip: Chip::Gh100.into(), ..good.clone() }),
+        ("a chip of 17 bytes", Hello { chip: "x".repeat(17).into(), ..good.clone() }),
         ("another version", Hello { version: 99, ..good.clone() }),
         ("no weight", with_weight(0)),
         ("all weight that a number can say", with_weight(u32::MAX)),
