@@ -9,6 +9,7 @@ mod card;
 mod check;
 mod companion;
 mod control;
+mod controls;
 mod demo;
 mod device;
 mod exposure;
@@ -89,6 +90,8 @@ enum Command {
     Resume(hold::ResumeArgs),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
+    /// Print what the virtual GSP answers: functions, classes and controls (the page docs/controls.md)
+    Controls(controls::Args),
     /// Run the scheduler on a modelled GPU in virtual time.
     SchedSim(sched_sim::Args),
     /// Change a VM's part of the GPU, or the policy, while VMs work.
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
         Command::Reset(args) => hold::reset(&args),
         Command::Resume(args) => hold::resume(&args),
         Command::Registers(args) => registers::run(&args),
+        Command::Controls(args) => controls::run(&args),
         Command::SchedSim(args) => sched_sim::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Show(args) => show::run(&args),

@@ -3,12 +3,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::backend::GspBackend;
-use crate::gh100::gsp::counters::{Call, Note};
-use crate::gh100::gsp::objects::{AddressSpace, Id, Kind, Type};
-use crate::gh100::gsp::rm::Rm;
-use crate::gh100::gsp::{channel, engines};
-use gpuvmk_chip::Engine;
-use gpuvmk_chip::gh100::gsp::r570_144::object::{
+use crate::gh100::gsp::abi::object::{
     FERMI_TWOD_A, FERMI_VASPACE_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
     KEPLER_INLINE_TO_MEMORY_B, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
@@ -17,7 +12,13 @@ use gpuvmk_chip::gh100::gsp::r570_144::object::{
     NV01_ROOT, NV0005_ALLOC_PARAMETERS, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS_SIZE,
     NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS,
 };
-use gpuvmk_chip::gh100::gsp::r570_144::rpc::{rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00};
+use crate::gh100::gsp::abi::rpc::{rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00};
+use crate::gh100::gsp::answers::Source;
+use crate::gh100::gsp::counters::{Call, Note};
+use crate::gh100::gsp::objects::{AddressSpace, Id, Kind, Type};
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{channel, engines};
+use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::gsp::status::{Status, code};
 
 /// What is asked for.
@@ -28,54 +29,82 @@ pub(super) struct Wanted<'a> {
     pub(super) parameters: &'a [u8],
 }
 
-type Make = fn(&mut Rm, &dyn GspBackend, &Wanted<'_>) -> Result<Kind, Status>;
-
-struct Class {
-    number: u32,
-    /// What it can be below; empty for a client.
-    parents: &'static [Type],
+/// A class.
+pub(super) struct Class {
+    /// Number.
+    pub(super) number: u32,
+    /// NVIDIA's name.
+    pub(super) name: &'static str,
+    /// What it can be below.
+    pub(super) parents: &'static [Type],
     /// Bytes of its parameters.
-    size: usize,
-    /// True when it can be had without parameters.
-    optional: bool,
-    make: Make,
+    pub(super) size: usize,
+    /// Whether it can be had without parameters.
+    pub(super) parameters: Parameters,
+    make: fn(&mut Rm, &dyn GspBackend, &Wanted<'_>) -> Result<Kind, Status>,
+    /// What it is, in a sentence.
+    pub(super) doc: &'static str,
 }
 
-const fn class(number: u32, parents: &'static [Type], size: usize, make: Make) -> Class {
-    Class { number, parents, size, optional: false, make }
+/// Whether an object of a class can be had without parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parameters {
+    Needed,
+    Optional,
 }
 
-const fn graphics_class(number: u32) -> Class {
-    let size = NV_GR_ALLOCATION_PARAMETERS_SIZE;
-    Class { number, parents: &[Type::Channel], size, optional: true, make: graphics }
-}
+/// Where classes are known from.
+pub(super) const SOURCE: Source = "open-gpu-kernel-modules sdk/nvidia/inc/class, nvos.h; nouveau gsp/rm/r535";
 
 /// What events can be below.
 const EVENT_SOURCES: &[Type] =
     &[Type::Client, Type::Device, Type::Subdevice, Type::AddressSpace, Type::Channel, Type::EngineObject];
 
-/// Every class that is known. Parameters of graphics classes carry nothing to check.
-static CLASSES: [Class; 13] = [
-    class(NV01_DEVICE_0, &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, |_, _, _| Ok(Kind::Device)),
-    Class {
-        number: NV20_SUBDEVICE_0,
-        parents: &[Type::Device],
-        size: NV2080_ALLOC_PARAMETERS_SIZE,
-        optional: true,
-        make: |_, _, _| Ok(Kind::Subdevice),
-    },
-    class(FERMI_VASPACE_A, &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), address_space),
-    class(HOPPER_CHANNEL_GPFIFO_A, &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), gpfifo),
-    class(HOPPER_DMA_COPY_A, &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), copy),
-    graphics_class(HOPPER_COMPUTE_A),
-    graphics_class(HOPPER_A),
-    graphics_class(FERMI_TWOD_A),
-    graphics_class(KEPLER_INLINE_TO_MEMORY_B),
-    class(NV01_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
-    class(NV01_EVENT_KERNEL_CALLBACK, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
-    class(NV01_EVENT_OS_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
-    class(NV01_EVENT_KERNEL_CALLBACK_EX, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
-];
+macro_rules! classes {
+    ($($(#[doc = $doc:literal])+ $name:ident below $parents:expr, $size:expr, $parameters:ident => $make:expr;)+) => {
+        /// Every class that is known but [`NV01_ROOT`], which is below nothing.
+        pub(super) static CLASSES: &[Class] = &[$(Class {
+            number: $name,
+            name: stringify!($name),
+            parents: $parents,
+            size: $size,
+            parameters: Parameters::$parameters,
+            make: $make,
+            doc: concat!($($doc),+),
+        },)+];
+    };
+}
+
+classes! {
+    /// The GPU for a client.
+    NV01_DEVICE_0 below &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, Needed => |_, _, _| Ok(Kind::Device);
+    /// One GPU of a device; there is one.
+    NV20_SUBDEVICE_0 below &[Type::Device], NV2080_ALLOC_PARAMETERS_SIZE, Optional
+        => |_, _, _| Ok(Kind::Subdevice);
+    /// An address space.
+    FERMI_VASPACE_A below &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), Needed
+        => address_space;
+    /// A channel.
+    HOPPER_CHANNEL_GPFIFO_A below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), Needed => gpfifo;
+    /// A copy engine's object; its parameters name the engine, in one of two numberings.
+    HOPPER_DMA_COPY_A below &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), Needed => copy;
+    /// Compute. Parameters of graphics classes carry nothing to check.
+    HOPPER_COMPUTE_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, Optional => graphics;
+    /// 3D.
+    HOPPER_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, Optional => graphics;
+    /// 2D.
+    FERMI_TWOD_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, Optional => graphics;
+    /// Inline data to memory.
+    KEPLER_INLINE_TO_MEMORY_B below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, Optional => graphics;
+    /// An event.
+    NV01_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), Needed => event;
+    /// An event that calls a function of the driver's kernel part.
+    NV01_EVENT_KERNEL_CALLBACK below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), Needed => event;
+    /// An event for a process.
+    NV01_EVENT_OS_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), Needed => event;
+    /// An event that calls a function of the driver's kernel part.
+    NV01_EVENT_KERNEL_CALLBACK_EX below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), Needed => event;
+}
 
 /// GSP_RM_ALLOC: the status of the allocation goes into the body, and the name of an object that came without
 /// one.
@@ -136,7 +165,9 @@ pub(super) fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) 
         return Err(Status::InvalidClass);
     };
     rm.objects.admit(wanted.id, wanted.parent, class.parents)?;
-    if wanted.parameters.len() != class.size && !(class.optional && wanted.parameters.is_empty()) {
+    if wanted.parameters.len() != class.size
+        && !(class.parameters == Parameters::Optional && wanted.parameters.is_empty())
+    {
         return Err(Status::InvalidParamStruct);
     }
     let kind = (class.make)(rm, back, wanted)?;
@@ -186,7 +217,6 @@ fn graphics(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<K
     engine_object(rm, back, wanted, Engine::Graphics)
 }
 
-/// An object of a copy class; its parameters name the engine, in one of two numberings.
 fn copy(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
     let parameters: NVC0B5_ALLOCATION_PARAMETERS = read(wanted.parameters)?;
     let engine = match parameters.version {

@@ -5,13 +5,13 @@ use zerocopy::FromBytes;
 
 use crate::backend::GspBackend;
 use crate::gh100::gsp::BootError;
-use crate::gh100::gsp::queue::Queues;
-use crate::gh100::gsp::shared::bus;
-use gpuvmk_chip::gh100::gsp::Firmware;
-use gpuvmk_chip::gh100::gsp::r570_144::boot::{
+use crate::gh100::gsp::abi::boot::{
     LIBOS_INIT_ARGUMENTS_MAX, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
     LibosMemoryRegionInitArgument, RMARGS,
 };
+use crate::gh100::gsp::queue::Queues;
+use crate::gh100::gsp::shared::bus;
+use gpuvmk_chip::gh100::gsp::Firmware;
 
 /// Opens the queues that the arguments at bus address `libos` name.
 pub(super) fn queues(back: &dyn GspBackend, firmware: Firmware, libos: u64) -> Result<Queues, BootError> {

@@ -9,10 +9,10 @@ mod state;
 use std::collections::BTreeMap;
 
 use crate::backend::{ChannelRefusal, GspBackend, GspChannel};
+use crate::gh100::gsp::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
 use crate::gh100::gsp::{DoorbellTarget, GspConfig, engines};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
-use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
 use gpuvmk_chip::gh100::gsp::status::Status;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};

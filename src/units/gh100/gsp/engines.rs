@@ -1,7 +1,7 @@
 //! Engines as the resource manager numbers them, and the runlists that they sit on: copy engine 0 shares the
 //! graphics engine's runlist (the GRCE), each other copy engine has one of its own.
 
-use gpuvmk_chip::gh100::gsp::r570_144::object::{NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_GR0};
+use crate::gh100::gsp::abi::object::{NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_GR0};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// `NV2080_ENGINE_TYPE_*` of an engine; `RM_ENGINE_TYPE_*` has the same numbers up to the tenth copy engine.

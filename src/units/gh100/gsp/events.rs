@@ -1,11 +1,9 @@
 //! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
 
+use crate::gh100::gsp::abi::rpc::{NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED};
 use crate::gh100::gsp::channel::Token;
 use crate::gh100::gsp::engines;
 use crate::gh100::gsp::robust_channel::RobustChannelError;
-use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
-    NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
-};
 use gpuvmk_chip::gh100::gsp::{Firmware, RcTriggered};
 
 /// An event: function and body.

@@ -9,13 +9,13 @@ use zerocopy::FromBytes;
 use gpuvmk_saved_state::{Bytes, Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use crate::gh100::gsp::queue::Record;
-use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
+use crate::gh100::gsp::abi::rpc::{
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD,
     NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
     NV_VGPU_MSG_FUNCTION_SET_REGISTRY, PACKED_REGISTRY_TABLE, rpc_alloc_memory_v13_01,
     rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
+use crate::gh100::gsp::queue::Record;
 
 /// The largest RPC: its answer, as large, must fit a message queue of 63 elements.
 pub(super) const MAX_BODY: usize = 0x3_0000;

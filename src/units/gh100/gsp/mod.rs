@@ -4,11 +4,14 @@
 //! was told where the boot arguments are, [`Gsp::commands`] when the driver rang, and [`Gsp::stopped`] when
 //! the back stopped a channel, and carries out the [`Effect`]s.
 
+mod abi;
 mod alloc;
+mod answers;
 mod boot;
 mod channel;
 mod control;
 mod counters;
+pub mod document;
 mod engines;
 mod events;
 mod message;

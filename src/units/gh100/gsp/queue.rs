@@ -10,14 +10,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::backend::{GspBackend, NoTarget};
 use crate::gh100::gsp::BootError;
-use crate::gh100::gsp::shared::SharedMemory;
-use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gh100::gsp::QueueArguments;
-use gpuvmk_chip::gh100::gsp::r570_144::queue::{
+use crate::gh100::gsp::abi::queue::{
     GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, MSGQ_FLAGS_SWAP_RX,
     NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
 };
-use gpuvmk_chip::gh100::gsp::r570_144::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+use crate::gh100::gsp::abi::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+use crate::gh100::gsp::shared::SharedMemory;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::QueueArguments;
 
 pub use state::{QueueRingState, QueuesState};
 

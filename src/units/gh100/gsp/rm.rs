@@ -1,6 +1,7 @@
 //! The resource manager that GSP runs: state that RPCs act on.
 
 use crate::backend::GspBackend;
+use crate::gh100::gsp::abi::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use crate::gh100::gsp::channel::{Channels, Token};
 use crate::gh100::gsp::counters::{Call, Counters, Note, Notes};
 use crate::gh100::gsp::objects::{Id, Kind, Objects};
@@ -8,7 +9,6 @@ use crate::gh100::gsp::robust_channel::RobustChannelError;
 use crate::gh100::gsp::saved::SavedError;
 use crate::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
 use gpuvmk_chip::gh100::gsp::Firmware;
-use gpuvmk_chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.

@@ -3,12 +3,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::backend::GspBackend;
-use crate::gh100::gsp::counters::{Call, Note};
-use crate::gh100::gsp::message::Request;
-use crate::gh100::gsp::objects::Id;
-use crate::gh100::gsp::rm::Rm;
-use crate::gh100::gsp::{Effect, Gsp, alloc, control, static_info};
-use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
+use crate::gh100::gsp::abi::rpc::{
     GSP_SYSTEM_INFO_SIZE, NV_RPC_UPDATE_PDE_BAR_1, NV_RPC_UPDATE_PDE_BAR_2,
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO,
     NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
@@ -17,6 +12,12 @@ use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     NVOS00_PARAMETERS_v03_00, PACKED_REGISTRY_TABLE, rpc_unloading_guest_driver_v1F_07,
     rpc_update_bar_pde_v15_00,
 };
+use crate::gh100::gsp::answers::Source;
+use crate::gh100::gsp::counters::{Call, Note};
+use crate::gh100::gsp::message::Request;
+use crate::gh100::gsp::objects::Id;
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{Effect, Gsp, alloc, control, static_info};
 use gpuvmk_chip::gh100::gsp::status::{Status, code};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -30,30 +31,65 @@ enum Reply {
     NotRead,
 }
 
-type Handler = fn(&mut Rm, &dyn GspBackend, &mut [u8]) -> Result<(), Status>;
-
-struct Function {
-    number: u32,
+/// A function.
+pub(super) struct Function {
+    /// Number.
+    pub(super) number: u32,
+    /// NVIDIA's name.
+    pub(super) name: &'static str,
     reply: Reply,
-    handler: Handler,
+    handler: fn(&mut Rm, &dyn GspBackend, &mut [u8]) -> Result<(), Status>,
+    /// What it does, in a sentence.
+    pub(super) doc: &'static str,
 }
 
-const fn function(number: u32, reply: Reply, handler: Handler) -> Function {
-    Function { number, reply, handler }
+impl Function {
+    /// How it is answered, for the document.
+    pub(super) const fn answer(&self) -> &'static str {
+        match self.reply {
+            Reply::Wanted => "handler",
+            Reply::NotRead => "handler, no reply",
+        }
+    }
 }
 
-/// Every function that is known.
-static FUNCTIONS: [Function; 9] = [
-    function(NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, Reply::Wanted, control::rm_control),
-    function(NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, Reply::Wanted, alloc::rm_alloc),
-    function(NV_VGPU_MSG_FUNCTION_FREE, Reply::Wanted, free),
-    function(NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, Reply::Wanted, alloc::alloc_memory),
-    function(NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, Reply::Wanted, unloading),
-    function(NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, Reply::Wanted, get_static_info),
-    function(NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, Reply::Wanted, update_bar_pde),
-    function(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, Reply::NotRead, set_system_info),
-    function(NV_VGPU_MSG_FUNCTION_SET_REGISTRY, Reply::NotRead, set_registry),
-];
+/// Where functions are known from.
+pub(super) const SOURCE: Source =
+    "open-gpu-kernel-modules rpc_global_enums.h, g_rpc-structures.h; nouveau gsp/rm/r535/rpc.c";
+
+macro_rules! functions {
+    ($($(#[doc = $doc:literal])+ $name:ident, $reply:ident => $handler:expr;)+) => {
+        /// Every function that is known.
+        pub(super) static FUNCTIONS: &[Function] = &[$(Function {
+            number: $name,
+            name: stringify!($name),
+            reply: Reply::$reply,
+            handler: $handler,
+            doc: concat!($($doc),+),
+        },)+];
+    };
+}
+
+functions! {
+    /// A control of an object; see below.
+    NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, Wanted => control::rm_control;
+    /// Makes an object of a class; see below.
+    NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, Wanted => alloc::rm_alloc;
+    /// Frees an object and what is below it.
+    NV_VGPU_MSG_FUNCTION_FREE, Wanted => free;
+    /// Makes an object of a list of pages.
+    NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, Wanted => alloc::alloc_memory;
+    /// The driver leaves. In a suspend it comes back, and finds its objects as they were.
+    NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, Wanted => unloading;
+    /// What the GPU is: name, memory, BARs' page tables, firmware's own objects.
+    NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, Wanted => get_static_info;
+    /// The top entry of a BAR's page tables.
+    NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, Wanted => update_bar_pde;
+    /// What the driver knows of the host: nothing of it changes what a virtual GPU does.
+    NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, NotRead => set_system_info;
+    /// Registry keys, which tune real firmware; there is nothing to tune.
+    NV_VGPU_MSG_FUNCTION_SET_REGISTRY, NotRead => set_registry;
+}
 
 /// Carries a request out. Returns the result for the answer's header, or `None` where no answer is wanted.
 pub(super) fn dispatch(rm: &mut Rm, back: &dyn GspBackend, request: &mut Request) -> Option<u32> {
@@ -68,12 +104,10 @@ pub(super) fn dispatch(rm: &mut Rm, back: &dyn GspBackend, request: &mut Request
     (known.reply == Reply::Wanted).then(|| code(outcome))
 }
 
-/// What the driver knows of the host: nothing of it changes what a virtual GPU does.
 fn set_system_info(_: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     if body.len() < GSP_SYSTEM_INFO_SIZE { Err(Status::InvalidParamStruct) } else { Ok(()) }
 }
 
-/// Registry keys tune real firmware; there is nothing to tune.
 fn set_registry(_: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let (table, _) = PACKED_REGISTRY_TABLE::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
     let fits = usize::try_from(table.size).is_ok_and(|size| size <= body.len());
@@ -120,7 +154,6 @@ fn free(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Statu
     outcome
 }
 
-/// The driver leaves. In a suspend it comes back, and finds its objects as they were.
 fn unloading(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let (parameters, _) =
         rpc_unloading_guest_driver_v1F_07::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;

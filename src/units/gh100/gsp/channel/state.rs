@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::gh100::gsp::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;

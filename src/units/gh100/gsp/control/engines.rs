@@ -4,21 +4,11 @@ use zerocopy::FromZeros;
 
 use super::Target;
 use crate::backend::GspBackend;
+use crate::gh100::gsp::abi::control::*;
+use crate::gh100::gsp::answers::{Answer, controls};
 use crate::gh100::gsp::rm::Rm;
 use crate::gh100::gsp::{engines, vector};
 use gpuvmk_chip::Engine;
-use gpuvmk_chip::gh100::gsp::r570_144::control::{
-    ENGINE_INFO_TYPE_ENG_DESC, ENGINE_INFO_TYPE_FIFO_TAG, ENGINE_INFO_TYPE_INSTANCE_ID,
-    ENGINE_INFO_TYPE_IS_HOST_DRIVEN_ENGINE, ENGINE_INFO_TYPE_MC, ENGINE_INFO_TYPE_RM_ENGINE_TYPE,
-    ENGINE_INFO_TYPE_RUNLIST, ENGINE_INFO_TYPE_RUNLIST_ENGINE_ID, ENGINE_INFO_TYPE_RUNLIST_PRI_BASE,
-    GRAPHICS_CONTEXT_BUFFERS, MC_ENGINE_IDX_CE0, MC_ENGINE_IDX_GR0, MC_ENGINE_IDX_GSP,
-    NV_INTR_VECTOR_INVALID, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT,
-    NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS, NV2080_CTRL_FIFO_DEVICE_ENTRY,
-    NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS, NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS,
-    NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS, NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY,
-    NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS,
-    NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, parameters, put,
-};
 use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Graphics processing clusters: eight, of nine texture clusters each. At least as many as any Hopper has (66
@@ -32,16 +22,47 @@ const CONTEXT_BUFFER: u32 = 0x1000;
 /// Size of a copy engine's buffer for methods that faulted, one for each channel.
 const FAULT_METHOD_BUFFER: u32 = 0x1000;
 
+/// `NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS`.
+const ZCULL_INFO: [[u8; 4]; 10] = [1_u32.to_le_bytes(); 10];
+
 /// Distance of the runlists' register blocks. Drivers that leave runlists to firmware only tell them apart by
 /// it.
 const RUNLIST_STRIDE: u32 = 0x1_0000;
 
-pub(super) fn gpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    put(raw, &GPC_MASK);
-    Ok(())
+controls! {
+    source "open-gpu-kernel-modules ctrl2080gpu.h, ctrl2080gr.h, ctrl2080internal.h; nouveau gsp/rm/r535/gr.c";
+    /// Which graphics processing clusters there are, a bit each.
+    NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO on Subdevice, 4 => Answer::Constant(&GPC_MASK.to_le_bytes());
+    /// Which texture clusters one of them has.
+    NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO on Subdevice, size_of::<NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS>()
+        => Answer::Handler(tpc_info);
+    /// Ten ones: there is no zcull memory to lay out, and a driver may divide by them.
+    NV2080_CTRL_CMD_GR_GET_ZCULL_INFO on Subdevice, size_of::<NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS>()
+        => Answer::Constant(ZCULL_INFO.as_flattened());
+    /// How large the buffers of a graphics context are.
+    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO on Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS>()
+        => Answer::Handler(context_buffers);
+    source "open-gpu-kernel-modules ctrl2080fifo.h, ctrl2080ce.h, ctrl2080gpu.h; nouveau gsp/rm/r535/fifo.c";
+    /// The engines, those of a runlist in a row: drivers name a runlist's channels after its first engine.
+    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE on Subdevice,
+        size_of::<NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS>() => Answer::Handler(device_table);
+    /// Size of a copy engine's buffer for methods that faulted, one for each channel.
+    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE on Subdevice, 4
+        => Answer::Constant(&FAULT_METHOD_BUFFER.to_le_bytes());
+    /// Falcons that need context buffers. There are none.
+    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO on Subdevice,
+        NV2080_CTRL_GPU_GET_CONSTRUCTED_FALCON_INFO_PARAMS_SIZE => Answer::Zeroes;
+    source "open-gpu-kernel-modules ctrl2080internal.h, ctrl2080event.h; nouveau gsp/rm/r535/gsp.c";
+    /// The vectors of the interrupt tree, by engine.
+    NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE on Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS>() => Answer::Handler(interrupt_table);
+    /// Asks for events of a subdevice. Nothing that it could tell of ever happens.
+    NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION on Subdevice, size_of::<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>()
+        => Answer::Handler(set_notification);
 }
 
-pub(super) fn tpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+fn tpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let asked: NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS = parameters(raw);
     if asked.gpcId >= GPC_MASK.count_ones() {
         return Err(Status::InvalidArgument);
@@ -50,19 +71,7 @@ pub(super) fn tpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]
     Ok(())
 }
 
-/// No engine needs a context buffer for its falcon.
-pub(super) fn falcon_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    raw.fill(0);
-    Ok(())
-}
-
-/// Nothing that a subdevice could tell of ever happens.
-pub(super) fn set_notification(
-    _: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
+fn set_notification(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let wanted: NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS = parameters(raw);
     if wanted.action > NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT {
         Err(Status::InvalidArgument)
@@ -71,12 +80,7 @@ pub(super) fn set_notification(
     }
 }
 
-pub(super) fn context_buffers(
-    _: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
+fn context_buffers(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let mut info = NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS::new_zeroed();
     let [graphics, ..] = &mut info.engineContextBuffersInfo;
     for (id, buffer) in graphics.iter_mut().enumerate() {
@@ -89,23 +93,6 @@ pub(super) fn context_buffers(
     Ok(())
 }
 
-/// Ones: there is no zcull memory to lay out, and a driver may divide by them.
-pub(super) fn zcull_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let ones: NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS = [1; 10];
-    put(raw, &ones);
-    Ok(())
-}
-
-pub(super) fn fault_method_buffer(
-    _: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
-    put(raw, &FAULT_METHOD_BUFFER);
-    Ok(())
-}
-
 /// Index of an engine among the interrupt sources.
 fn source(engine: Engine) -> u16 {
     match engine {
@@ -114,12 +101,7 @@ fn source(engine: Engine) -> u16 {
     }
 }
 
-pub(super) fn interrupt_table(
-    rm: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
+fn interrupt_table(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let entry = |index, stall, non_stall| NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY {
         engineIdx: index,
         pad: 0,
@@ -142,8 +124,7 @@ pub(super) fn interrupt_table(
     Ok(())
 }
 
-/// The engines, those of a runlist in a row: drivers name a runlist's channels after its first engine.
-pub(super) fn device_table(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+fn device_table(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let asked: NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS = parameters(raw);
     let skip = usize::try_from(asked.baseIndex).unwrap_or(usize::MAX);
     let mut table = NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS::new_zeroed();

@@ -2,16 +2,37 @@
 
 use super::Target;
 use crate::backend::GspBackend;
+use crate::gh100::gsp::abi::control::{
+    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
+    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS,
+    NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES, NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS,
+    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, parameters,
+};
+use crate::gh100::gsp::answers::{Answer, controls};
 use crate::gh100::gsp::objects::{Id, Kind};
 use crate::gh100::gsp::rm::Rm;
 use crate::gh100::gsp::saved;
 use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gh100::gsp::r570_144::control::{
-    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS,
-    NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, parameters,
-};
 use gpuvmk_chip::gh100::gsp::status::Status;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+
+controls! {
+    source "open-gpu-kernel-modules ctrl0080dma.h, ctrl90f1.h; nouveau gsp/rm/r535/vmm.c";
+    /// Says where the page tables of an address space are that the driver keeps itself.
+    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY on Device, size_of::<NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS>()
+        => Answer::Handler(set_page_directory);
+    /// Takes that back.
+    NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY on Device,
+        size_of::<NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS>() => Answer::Handler(unset_page_directory);
+    /// Shows the page tables of the range that real firmware keeps for itself. The first is the directory.
+    NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES on AddressSpace,
+        size_of::<NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS>()
+        => Answer::Handler(copy_server_reserved_pdes);
+    source "open-gpu-kernel-modules ctrl2080internal.h; nouveau gsp/rm/r570/fbsr.c";
+    /// Says where VRAM that firmware uses is to be saved, and what else firmware keeps.
+    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT on Subdevice, size_of::<NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS>()
+        => Answer::Handler(fbsr_init);
+}
 
 /// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_FLAGS_APERTURE_*`.
 const fn aperture_of_flags(flags: u32) -> Option<Aperture> {
@@ -46,13 +67,7 @@ fn directory(rm: &Rm, aperture: Option<Aperture>, address: u64) -> Result<Physic
     Ok(PhysicalAddress { aperture, address })
 }
 
-/// The driver says where the page tables of an address space are that it keeps itself.
-pub(super) fn set_page_directory(
-    rm: &mut Rm,
-    _: &dyn GspBackend,
-    target: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
+fn set_page_directory(rm: &mut Rm, _: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {
     let wanted: NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS = parameters(raw);
     let page_directory = directory(rm, aperture_of_flags(wanted.flags), wanted.physAddress)?;
     let id = Id { handle: wanted.hVASpace, ..target.id };
@@ -74,7 +89,7 @@ pub(in super::super) fn keep_directory(rm: &mut Rm, id: Id, at: PhysicalAddress)
     Ok(())
 }
 
-pub(super) fn unset_page_directory(
+fn unset_page_directory(
     rm: &mut Rm,
     _: &dyn GspBackend,
     target: Target,
@@ -88,9 +103,7 @@ pub(super) fn unset_page_directory(
     Ok(())
 }
 
-/// The driver shows its page tables of the range that real firmware keeps for itself. The first is the
-/// directory.
-pub(super) fn copy_server_reserved_pdes(
+fn copy_server_reserved_pdes(
     rm: &mut Rm,
     _: &dyn GspBackend,
     target: Target,
@@ -105,9 +118,8 @@ pub(super) fn copy_server_reserved_pdes(
     keep_directory(rm, target.id, page_directory)
 }
 
-/// Where VRAM that firmware uses is to be saved, and what else firmware keeps. It uses no VRAM that a driver
-/// does not save itself; objects and channels go into the other.
-pub(super) fn fbsr_init(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+/// It uses no VRAM that a driver does not save itself; objects and channels go into the other.
+fn fbsr_init(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
     match rm.objects.get(Id { client: wanted.hClient, handle: wanted.hSysMem })?.kind {
         Kind::Memory { .. } => {}

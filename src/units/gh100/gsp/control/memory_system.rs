@@ -7,15 +7,34 @@ use zerocopy::FromZeros;
 
 use super::Target;
 use crate::backend::GspBackend;
-use crate::gh100::gsp::rm::Rm;
-use gpuvmk_chip::gh100::gsp::r570_144::control::{
-    NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS, NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS,
-    NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS, parameters, put,
+use crate::gh100::gsp::abi::control::{
+    NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO, NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS,
+    NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE, NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG,
+    NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE,
+    NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS, NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS,
+    parameters, put,
 };
+use crate::gh100::gsp::answers::{Answer, controls};
+use crate::gh100::gsp::rm::Rm;
 use gpuvmk_chip::gh100::gsp::status::Status;
 
-/// Compression has no backing store, so none is allocated, and no policy by which to allocate tags.
-pub(super) fn static_config(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+controls! {
+    source "open-gpu-kernel-modules ctrl2080internal.h, ctrl0080fb.h";
+    /// What the memory system is like. There is no store for compression, and no policy by which to allot tags.
+    NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG on Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>() => Answer::Handler(static_config);
+    /// Where compression keeps its bits. Of no bytes: a driver adds its size to what it saves in a suspension.
+    NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO on Device,
+        size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>() => Answer::Zeroes;
+    /// Switches raw compression, which static data says there is not; to turn it off changes nothing.
+    NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE on Subdevice, 1
+        => Answer::Handler(raw_compression);
+    /// Whether the GPU could be powered off. No: nouveau leaves it running then, and asks again later.
+    NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE on Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS>() => Answer::Zeroes;
+}
+
+fn static_config(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let mut config = NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS::new_zeroed();
     config.bDisableCompbitBacking = 1;
     config.bDisablePostL2Compression = 1;
@@ -23,31 +42,7 @@ pub(super) fn static_config(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut
     Ok(())
 }
 
-/// A store of no bytes: a driver adds its size to what it saves in a suspension.
-pub(super) fn compbit_store(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    put(raw, &NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS::new_zeroed());
-    Ok(())
-}
-
-/// Raw mode is what static data says there is not; to turn it off changes nothing.
-pub(super) fn raw_compression(
-    _: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
+fn raw_compression(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let raw_mode: u8 = parameters(raw);
     if raw_mode == 0 { Ok(()) } else { Err(Status::NotSupported) }
-}
-
-/// Neither: there is no power to save. nouveau then leaves the GPU running and asks again later.
-pub(super) fn power_off_prerequisite(
-    _: &mut Rm,
-    _: &dyn GspBackend,
-    _: Target,
-    raw: &mut [u8],
-) -> Result<(), Status> {
-    let not_ready: NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS = [0; 2];
-    put(raw, &not_ready);
-    Ok(())
 }

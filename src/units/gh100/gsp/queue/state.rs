@@ -1,8 +1,8 @@
 //! The saved state of the queues.
 
+use crate::gh100::gsp::abi::queue::msgqTxHeader;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gh100::gsp::QueueArguments;
-use gpuvmk_chip::gh100::gsp::r570_144::queue::msgqTxHeader;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 

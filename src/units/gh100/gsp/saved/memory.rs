@@ -6,11 +6,11 @@ use zerocopy::FromBytes;
 
 use super::SavedError;
 use crate::backend::GspBackend;
-use crate::gh100::gsp::shared::bus;
-use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gh100::gsp::r570_144::suspend::{
+use crate::gh100::gsp::abi::suspend::{
     GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta, RADIX3_ENTRIES,
 };
+use crate::gh100::gsp::shared::bus;
+use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// The memory.
 #[derive(Clone, Copy, Debug)]

@@ -7,16 +7,16 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::SavedError;
 use super::encoding::{Reader, Writer};
 use crate::backend::GspBackend;
+use crate::gh100::gsp::abi::object::{
+    ADDR_FBMEM, HOPPER_DMA_COPY_A, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_ALLOC_PARAMETERS_SIZE, NV0005_ALLOC_PARAMETERS,
+    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, flags_of_chid,
+};
 use crate::gh100::gsp::channel::{Deferred, KeptState, Token};
 use crate::gh100::gsp::control::keep_directory;
 use crate::gh100::gsp::objects::{AddressSpace, Id, Kind, Object, Type};
 use crate::gh100::gsp::rm::Rm;
 use crate::gh100::gsp::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, alloc, engines};
-use gpuvmk_chip::gh100::gsp::r570_144::object::{
-    ADDR_FBMEM, HOPPER_DMA_COPY_A, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_ALLOC_PARAMETERS_SIZE, NV0005_ALLOC_PARAMETERS,
-    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, flags_of_chid,
-};
 use gpuvmk_chip::gh100::gsp::status::Status;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
