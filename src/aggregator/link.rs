@@ -9,23 +9,25 @@ use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_units::backend::InterruptInterest;
 
-/// Why a request to the aggregator failed.
+/// Why a request to the aggregator failed. The text is for people; a program decides by `kind`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The aggregator said no; the tenant's state is unchanged but for what the request's text says.
+    /// The aggregator answered and did not carry the request out. The tenant's state is unchanged, except
+    /// after a [`Request::UpdateSpace`], of which a part may be done: see there.
     #[error("The aggregator refused: {message}")]
     Refused {
-        /// Class of refusal.
+        /// The class, by which the caller chooses what its guest notices.
         kind: RefusalKind,
-        /// What, where, what was allowed.
+        /// A sentence: what was refused, where, and what is allowed.
         message: String,
     },
-    /// The aggregator is gone.
+    /// There is no aggregator any more: its process ended, or it closed the connection. Every later request
+    /// fails so too.
     #[error("The aggregator is gone: {0}")]
     Lost(String),
 }
 
-/// What admission granted.
+/// What admission granted. It holds as long as the connection, and no request may go beyond it.
 #[derive(Debug)]
 pub struct Grant {
     /// VRAM in bytes.
@@ -40,71 +42,87 @@ pub struct Grant {
     pub va_bits: u8,
     /// Page sizes of the physical GPU, as log2, smallest first.
     pub page_shifts: Vec<u8>,
-    /// True when CPU reads of the window are slow.
+    /// True when loads from the window are slow, as over a bus.
     pub slow_vram_reads: bool,
-    /// The partition's memory, in order and without gaps.
+    /// The partition's memory as files: in order, without gaps, `vram` bytes together. The caller owns the
+    /// descriptors.
     pub window: Vec<SharedMemory>,
 }
 
-/// Notifications of finished work that were not told when they came.
+/// Notifications of finished work that were held back until somebody asked for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferred {
-    /// The work's engines.
+    /// Engines on which work ended. Empty: none was held back.
     pub engines: EngineSet,
-    /// The aggregator has sent the vGPU's message.
+    /// The aggregator has sent the vGPU's message to the driver for them. The caller must not send it again.
     pub sent: bool,
 }
 
-/// Receives what the aggregator tells a tenant. Called from the link's own thread (or the caller's, in
-/// process); must not call the link back from within.
+/// Receives what the aggregator tells a tenant.
+///
+/// The link calls it, mostly on a thread of its own, one call at a time and in the order of the events. A
+/// handler must not call the link: it may hold locks that the link needs.
 pub trait EventHandler: Send + Sync {
-    /// An event arrived.
+    /// An event arrived. Its channel numbers are the guest's.
     fn event(&self, event: Event);
-    /// The aggregator is gone; nothing follows.
+    /// The aggregator is gone. This is the last call. `reason` is a text for the log.
     fn lost(&self, reason: &str);
 }
 
 /// A tenant's connection to its aggregator, after admission.
 ///
-/// Every method may be called from any thread. Only [`Self::request`] waits for an answer. No method has a
-/// default: whoever wraps a link says what becomes of each.
+/// Every method may be called from any thread. Only [`Self::request`] waits for an answer. Dropping the link
+/// ends the tenancy. No method has a default: whoever wraps a link says what becomes of each.
 pub trait AggregatorLink: Send + Sync {
-    /// Sends a request, with the file of a [`Request::DmaMap`] or [`Request::MessageEvent`], and waits for
-    /// the answer. The aggregator answers without waiting for GPU work.
+    /// Sends a request and waits for its answer. Requests of several threads go one after the other.
+    ///
+    /// `file` comes with [`Request::DmaMap`] and with a [`Request::MessageEvent`] that gives an eventfd, and
+    /// with no other request. The aggregator gets a duplicate of it. An answer does not wait for a guest's
+    /// work, but a long request is carried out in slices between those of other tenants, and
+    /// [`Request::Reset`] is answered when none of the tenant's channels is on hardware any more.
     ///
     /// # Errors
-    /// Refused, or the aggregator is gone.
+    /// [`LinkError::Refused`]: it was not carried out. [`LinkError::Lost`]: it may or may not have been.
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError>;
 
-    /// True once this side is to end: no request is answered any more, and what the aggregator has of this
-    /// tenant is taken back when the connection closes.
+    /// True once this process has been told to end. Requests fail from then on, so the caller should neither
+    /// retry nor report them. The aggregator takes everything of the tenant back when the connection closes.
     fn is_ending(&self) -> bool;
 
-    /// Tells of new work: no lock shared with other tenants, no answer.
+    /// Tells the aggregator of new work of a channel. It returns at once: it takes no lock that another
+    /// tenant can hold, and has no answer. Doorbells of one channel may merge into the last one. One for a
+    /// channel that does not exist is ignored.
     fn doorbell(&self, doorbell: Doorbell);
 
-    /// Tells operators how this side is. No answer.
+    /// Publishes this side's state for operators: fail-safe state and use of its limits. The last report
+    /// counts. It has no answer, and nothing but the status depends on it.
     fn report(&self, report: &Report);
 
-    /// Tells operators how much the guest copied so far. No answer; calls must not overlap.
+    /// Publishes for operators how many bytes the guest's engines have copied since the tenant's admission.
+    /// It has no answer. Calls must not overlap.
     fn report_copied(&self, copied: &CopiedBytes);
 
-    /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not
-    /// overlap.
+    /// Publishes for operators how many accesses of the guest have been answered since the tenant's
+    /// admission. It has no answer. Calls must not overlap.
     fn report_trapped(&self, accesses: u64);
 
-    /// Says what the driver would notice of a notification of finished work now. Before the first call it
-    /// notices all.
+    /// Says what the guest's driver would notice if work ended now. Call it whenever that changes.
     ///
-    /// A notification that it would not notice wakes nobody up, and is kept. The next call with something
-    /// else answers with those that were kept. One that is a message to the driver is sent by the aggregator,
-    /// once, if it knows how ([`Request::MessageEvent`]).
+    /// With [`InterruptInterest::Masked`] notifications are held back and wake nobody. With
+    /// [`InterruptInterest::Wake`], as at the beginning, they come as [`Event::NonStall`]. With
+    /// [`InterruptInterest::Message`] the aggregator sends the message itself, once, if it has an eventfd for
+    /// it ([`Request::MessageEvent`]), and holds back what it sent the message for.
+    ///
+    /// The result is what was held back until now, for the caller to act on; nothing else tells of it. With
+    /// `Masked` its `engines` are empty and stay held back.
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred;
 
-    /// Notifications of finished work that were not told so far. If a message was sent for them, there is
-    /// none again before [`Self::set_notification_interest`] says so.
+    /// Takes the notifications that are held back, for instance when the driver reads what is pending. If a
+    /// message was sent for them, the interest is [`InterruptInterest::Wake`] from now on, until
+    /// [`Self::set_notification_interest`] says otherwise. The result is empty where nothing was held back.
     fn take_notifications(&self) -> Deferred;
 
-    /// Connects the receiver of events; the link delivers nothing before.
+    /// Connects the receiver of events, once. Events that came before are kept, within the size of the ring,
+    /// and delivered then.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);
 }

@@ -34,13 +34,13 @@ pub struct Hello {
     pub vram: u64,
     /// Channels wanted.
     pub channels: u16,
-    /// What it is to have of the GPU's time.
+    /// The part of the GPU's time that is asked for.
     pub share: Share,
-    /// What the VM shall be held to, where that is less than what the aggregator allows anybody.
+    /// Limits that the backend wants to be held to. The aggregator keeps the lower of these and its own.
     pub limits: TenantLimits,
 }
 
-/// Limits that the aggregator keeps for a VM.
+/// Limits that the aggregator keeps for a VM. In a [`Hello`] they can only lower what it allows anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Host memory for page tables, in bytes.
@@ -123,12 +123,17 @@ pub struct GuestRange {
     pub page_shift: u8,
 }
 
-/// A request. [`Request::DmaMap`] carries a file descriptor.
+/// A request. A backend sends the next one when the last one is answered.
+///
+/// All numbers are the sender's own. [`Request::DmaMap`] comes with one file descriptor, and so does a
+/// [`Request::MessageEvent`] that gives an eventfd; a descriptor with any other request is a violation of the
+/// protocol. Each is answered with [`Reply::Done`] unless its comment says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Become a tenant.
+    /// Become a tenant. It is the first request of a connection, and refused once that is a tenant. The
+    /// answer is [`Reply::Welcome`], which may wait until the partition is zero.
     Hello(Hello),
-    /// Guest memory appeared; carries its file.
+    /// The guest got memory, which comes as a file. It must not overlap memory that is announced already.
     DmaMap {
         /// First guest-physical address.
         gpa: Gpa,
@@ -139,27 +144,32 @@ pub enum Request {
         /// True when the GPU may write.
         writable: bool,
     },
-    /// Guest memory went; mappings of it are faults from now on.
+    /// The guest lost memory. Its mappings are faults when the answer comes, and no access to it is under
+    /// way.
     DmaUnmap {
         /// First guest-physical address.
         gpa: Gpa,
         /// Bytes.
         size: u64,
     },
-    /// A new, empty address space.
+    /// Make an empty address space. Its number must be free and below [`Welcome::spaces`].
     CreateSpace(SpaceId),
-    /// Drop an address space; its channels must be gone.
+    /// Drop an address space. It must have no channel. When the answer comes, engines reach nothing through
+    /// it.
     DestroySpace(SpaceId),
-    /// Unmap, then map, then flush.
+    /// Change an address space: first unmap, then map, then flush the physical GPU's TLB. Pages that point
+    /// outside the tenant's own memory become faults, the others are mapped, and the answer is
+    /// [`RefusalKind::OutsidePartition`]. If a quota ends before the request does, the answer is
+    /// [`RefusalKind::Quota`], and runs after that place are not mapped.
     UpdateSpace {
-        /// Which.
+        /// The space's number.
         space: SpaceId,
         /// Runs to unmap, at most [`MAX_UPDATE_RUNS`] together with `map`.
         unmap: Vec<GuestRange>,
         /// Runs to map.
         map: Vec<GuestMapping>,
     },
-    /// A new channel, disabled.
+    /// Make a channel. Its start bit is clear, and it runs when it is enabled and on the runlist.
     CreateChannel {
         /// Its number in the guest.
         channel: GuestChannel,
@@ -174,46 +184,49 @@ pub enum Request {
         /// Engines that it gets contexts for.
         engines: EngineSet,
     },
-    /// Take a channel away.
+    /// Give a channel up. Its number is free at once; hardware lets it go later, and until then it counts
+    /// against [`Welcome::channels`].
     DestroyChannel(GuestChannel),
-    /// Change the engines of a disabled channel.
+    /// Change the engines of a channel, whose start bit must be clear.
     SetEngines {
-        /// Which.
+        /// The channel's number.
         channel: GuestChannel,
         /// Engines that it gets contexts for.
         engines: EngineSet,
     },
-    /// An object of a class on a channel, where the GPU's manager wants to know; one of a class that the
-    /// channel has is the same.
+    /// Make an object of a class on a channel. Only a GPU that manages its channels itself needs that. A
+    /// second object of one class is the first one again.
     CreateObject {
-        /// Which.
+        /// The channel's number.
         channel: GuestChannel,
         /// Class number.
         class: u32,
         /// Engine that executes its methods.
         engine: Engine,
     },
-    /// Set or clear the start bit.
+    /// Set or clear a channel's start bit. A channel that a fault stopped stays stopped.
     EnableChannel {
-        /// Which.
+        /// The channel's number.
         channel: GuestChannel,
-        /// The bit.
+        /// The start bit.
         enabled: bool,
     },
-    /// The channels that the guest wants to run, in its order.
+    /// Replace the list of channels that the guest wants to run, in its order. None may be on it twice.
     SetRunlist(Vec<GuestChannel>),
-    /// Take a channel off the hardware; [`Event::Preempted`] follows.
+    /// Take a channel off the hardware. [`Event::Preempted`] follows, half a second later at worst.
     Preempt(GuestChannel),
-    /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more.
-    /// With one, the aggregator sends the message by itself when the end of work is nothing else to the
-    /// driver ([`gpuvmk_units::backend::InterruptInterest::Message`]).
+    /// Give the eventfd that sends the vGPU's message to the driver, or take it back. With one, the
+    /// aggregator sends the message itself where the end of work is nothing else to the driver
+    /// ([`gpuvmk_units::backend::InterruptInterest::Message`]).
     MessageEvent {
-        /// Whether there is one.
+        /// True: the request comes with an eventfd. False: there is none any more.
         given: bool,
     },
-    /// Function reset: channels and address spaces go; guest memory stays mapped.
+    /// Function reset. All channels and address spaces go; guest memory stays announced. It ends a fail-safe
+    /// state. The answer comes when no channel of the tenant is on hardware, and the partition is zero where
+    /// that was asked for.
     Reset {
-        /// Zero the partition too.
+        /// True: zero the partition too.
         scrub: bool,
     },
 }
@@ -240,7 +253,7 @@ pub struct Welcome {
     pub window: Vec<(u64, u64)>,
 }
 
-/// Why a request was refused, for the backend's log and its choice of fault.
+/// Why a request was refused. The backend logs it and chooses by it what its guest notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum RefusalKind {
@@ -271,15 +284,15 @@ pub enum RefusalKind {
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Done.
+    /// The request was carried out.
     Done,
-    /// Admitted.
+    /// The sender is a tenant now. Only after [`Request::Hello`].
     Welcome(Welcome),
-    /// Refused: nothing changed, except that [`Request::UpdateSpace`] turned the bad runs into faults.
+    /// The request was not carried out, and nothing changed. Of [`Request::UpdateSpace`] a part may be done.
     Refused {
-        /// Class of refusal.
+        /// The class of refusal.
         kind: RefusalKind,
-        /// What, where, what was allowed.
+        /// A sentence: what was refused, where, and what is allowed.
         message: String,
     },
 }
@@ -293,7 +306,7 @@ pub struct Doorbell {
     pub gp_put: u32,
 }
 
-/// What a tenant is told.
+/// What a tenant is told. Events come in order; equal notifications of finished work may merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Work on an engine asked for a notification.
@@ -304,8 +317,9 @@ pub enum Event {
     Fault(MmuFault),
     /// A preemption is complete.
     Preempted(GuestChannel),
-    /// A message that was said to be sent could not be sent. The eventfd is forgotten.
+    /// The message that [`super::link::Deferred::sent`] told of could not be sent after all. The backend has
+    /// to send it, and the aggregator has no eventfd any more.
     Unsent,
-    /// The physical GPU is gone.
+    /// The physical GPU is gone. Every request is refused from now on.
     Lost,
 }

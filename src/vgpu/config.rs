@@ -9,14 +9,16 @@ use gpuvmk_aggregator::link::{AggregatorLink, Grant, LinkError};
 use gpuvmk_shadow_pagetable::Limits;
 use gpuvmk_trace::Tracer;
 
-/// Connects to an aggregator again, within a second or two: a guest's reset waits for it.
+/// Connects to an aggregator again. The mediator calls it during a function reset after the old one was lost.
+/// It should return within two seconds, since the guest's reset waits for it. The result is a link that was
+/// admitted, with its grant; an error leaves the vGPU in fail-safe state until the next reset.
 pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> + Send + Sync>;
 
-/// How a mediator behaves.
+/// How a mediator behaves. The values hold for the mediator's whole life.
 pub struct MediatorConfig {
-    /// What the guest's page tables may cost here, if not what their format suggests.
+    /// Most page-table pages that are followed, and what a walk may cost. `None`: what the format suggests.
     pub limits: Option<Limits>,
-    /// What the guest may cost otherwise.
+    /// Rates and counts of everything else that the guest may cause here.
     pub quotas: Quotas,
     /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A
     /// walk of tables that do not fit in reads them from the device every time.
@@ -25,9 +27,10 @@ pub struct MediatorConfig {
     pub bar3: Bar3,
     /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
     pub scrub_on_reset: bool,
-    /// Who records what happens besides accesses.
+    /// Where events are recorded that are no accesses: flushes, doorbells, refusals.
     pub tracer: Tracer,
-    /// How to reach a new aggregator at a function reset after the old one was gone.
+    /// Reaches a new aggregator at a function reset after the old one was lost. `None`: the vGPU then stays
+    /// in fail-safe state for good.
     pub reconnect: Option<LinkFactory>,
 }
 
