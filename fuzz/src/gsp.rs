@@ -43,6 +43,12 @@ pub fn run(data: &[u8]) {
         step(&mut input, &mut gsp, config, &back, &mut queues);
         assert!(gsp.objects() <= LIMITS.total as usize, "more objects than there may be");
         drop(format!("{:?}", gsp.take_notes()));
+        if steps % 8 == 0 {
+            // Another one goes on in its place.
+            let state = gsp.state();
+            gsp = Gsp::from_state(&state, config).expect("a state that was taken is one that it can be in");
+            assert_eq!(gsp.state(), state, "it is not what it was");
+        }
     }
     // A driver that comes next.
     back.obey();

@@ -14,6 +14,7 @@
 //! * `state()` takes its unit apart field by field (`let Self { a, b } = self`), so that a new field does not
 //!   compile until somebody has said what becomes of it.
 //! * Fields are named after the registers that show them, where there are such registers.
+//! * A part that is plain data already, such as a fault record, is its own state. Its fields are a format.
 //! * What can be had from elsewhere is not in a state: caches (a window's translations), connections
 //!   (interrupt sinks, watchers), threads, and what a back has.
 //! * Time in a state is the unit's own, not the host's: a timer stands still while it is a state.
