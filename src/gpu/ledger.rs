@@ -5,8 +5,11 @@ use std::time::Duration;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, TenantId};
 
-/// The true owner of everything that engines can reach, told by the aggregator's admission code to hardware
-/// that can check it (the software GPU). Real hardware has none; shadowing code never sees it.
+/// The true owner of everything that engines can reach.
+///
+/// The aggregator labels memory and channels when it gives them out and takes them back. The software GPU
+/// holds every access of an engine against the labels, and counts those that meet somebody else's memory. A
+/// card has no ledger. Code that makes page tables never sees it, so it can be judged by it.
 pub trait OwnershipLedger: Send + Sync {
     /// Labels a VRAM range; `None` is the host's own.
     fn own_vram(&self, start: HostVram, size: u64, owner: Option<TenantId>);

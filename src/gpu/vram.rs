@@ -14,7 +14,9 @@ pub enum Renewal {
     Held,
 }
 
-/// VRAM of the host's own, for channels of the host's own: no tenant's memory.
+/// VRAM of the host's own, for channels of the host's own.
+///
+/// It is no tenant's memory, before or after. What is taken stays taken for as long as the driver lives.
 pub trait OwnMemory {
     /// Takes `size` zeroed bytes, a power of two, at a multiple of it; for good.
     ///
