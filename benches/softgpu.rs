@@ -158,7 +158,7 @@ impl Bench {
             line,
             count,
             header(m2mf::EXEC, 1),
-            m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT,
+            m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask(),
         ];
         self.run(&words);
     }

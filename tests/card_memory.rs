@@ -99,7 +99,7 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
     rig.driver.commit_runlist(&[channel]).unwrap();
     let sent = pattern(7, SIZE);
     memory.write(FROM, &sent).unwrap();
-    let release = host::RELEASE | host::RELEASE_SHORT;
+    let release = host::SEMAPHORE_D::OPERATION::RELEASE | host::SEMAPHORE_D::RELEASE_SIZE.mask();
     let fence =
         [method(host::WFI, 1), 0, method(host::SEMAPHORE_A, 4), 0, (VA + SEMAPHORE) as u32, 77, release];
     let words = [&copy_words(0, VA + FROM, VA + TO, 0x1000, (SIZE / 0x1000) as u32)[..], &fence].concat();

@@ -21,6 +21,7 @@ use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
 use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
+use gpuvmk::chip::gf100::methods::host::SEMAPHORE_D;
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::gpu::register::RegisterDriver;
@@ -253,7 +254,7 @@ fn wrong_mapping_past_the_checks_is_seen_by_the_ledger() {
         (victim >> 32) as u32,
         victim as u32,
         0x1234,
-        gpuvmk::chip::gf100::methods::host::RELEASE | gpuvmk::chip::gf100::methods::host::RELEASE_SHORT,
+        SEMAPHORE_D::OPERATION::RELEASE | SEMAPHORE_D::RELEASE_SIZE.mask(),
     ];
     for (at, word) in (0x3000_u64..).step_by(4).zip(words) {
         window.write_u32(at, word).unwrap();

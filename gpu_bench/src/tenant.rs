@@ -7,6 +7,7 @@ use crate::report::{Figure, Report};
 use crate::step_error::StepError;
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
+use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::rm::RmDriver;
 use gpuvmk_gpu::rm::abi::classes::{
@@ -329,7 +330,8 @@ impl Tenant {
         let slot = COMMANDS + u64::from(self.put % 8) * 0x200;
         let bytes: Vec<u8> = commands.words().iter().flat_map(|word| word.to_le_bytes()).collect();
         self.ram.write(slot, &bytes).map_err(memory)?;
-        let entry = (RAM_VA + slot) | (commands.words().len() as u64) << 42;
+        let count = u32::try_from(commands.words().len()).unwrap_or(0);
+        let entry = RingEntry::segment(RAM_VA + slot, count);
         self.ram.write_u64(RING + u64::from(self.put) * 8, entry).map_err(memory)?;
         self.put = (self.put + 1) % 512;
         self.window.write_u32(USERD + USERD_GP_PUT, self.put).map_err(memory)?;

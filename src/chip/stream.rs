@@ -1,7 +1,52 @@
 //! Command streams as all channels since Fermi have them: ring entries name segments, segments hold headers,
 //! headers announce methods and their data (open-gpu-doc `cl906f.h` to `clc86f.h`).
 
-use super::gf100::methods::stream;
+use DMA::SEC_OP;
+
+crate::fields! {
+    /// A header.
+    DMA {
+        31:29 SEC_OP = {
+            /// The old form, by bits 17:16.
+            GRP0_USE_TERT: 0,
+            /// The method address grows with every word.
+            INC_METHOD: 1,
+            /// Every word goes to the same method.
+            NON_INC_METHOD: 3,
+            /// The data is in the header, in place of the count.
+            IMMD_DATA_METHOD: 4,
+            /// The method address grows once, after the first word.
+            ONE_INC: 5,
+            /// The rest of the segment is skipped.
+            END_PB_SEGMENT: 7,
+        },
+        28:16 METHOD_COUNT, 15:13 METHOD_SUBCHANNEL,
+        /// In words.
+        11:0 METHOD_ADDRESS
+    }
+    /// The second word of a GPFIFO entry. OPCODE is that of an entry without words.
+    GP_ENTRY1 {
+        30:10 LENGTH,
+        7:0 OPCODE = {
+            NOP: 0,
+            /// The first word has address bits 56:40 of the segments that follow.
+            SET_PB_SEGMENT_EXTENDED_BASE: 4,
+        }
+    }
+}
+
+/// A method's address as RAMFC, registers and headers have it, in words or as a byte address in the same
+/// place.
+const METHOD_WORD_SHIFT: u32 = 2;
+
+/// A header for `count` words to a method, whose address moves as `operation` says.
+pub const fn header(operation: u32, subchannel: u8, method: u16, count: u16) -> u32 {
+    // CAST: widening.
+    SEC_OP.of(operation)
+        | DMA::METHOD_COUNT.of(count as u32)
+        | DMA::METHOD_SUBCHANNEL.of(subchannel as u32)
+        | DMA::METHOD_ADDRESS.of(method as u32 >> METHOD_WORD_SHIFT)
+}
 
 /// Bytes of a GPFIFO entry.
 pub const GPFIFO_ENTRY_SIZE: u64 = 8;
@@ -9,6 +54,9 @@ pub const GPFIFO_ENTRY_SIZE: u64 = 8;
 /// log2 of the entries of the largest command ring that a guest may have: 4 MiB of entries, far above any
 /// driver's (nouveau: 1024 to 2048 entries).
 pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
+
+/// A segment's address in a GPFIFO entry.
+const SEGMENT_ADDRESS: u64 = 0xff_ffff_fffc;
 
 /// A GPFIFO entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +72,30 @@ pub enum RingEntry {
     Control(u64),
 }
 
+/// The second word of a GPFIFO entry.
+const fn entry1(raw: u64) -> u32 {
+    // CAST: what is left has 32 bits.
+    (raw >> 32) as u32
+}
+
+/// What an entry without words asks for.
+pub const fn opcode(raw: u64) -> u32 {
+    GP_ENTRY1::OPCODE.get(entry1(raw))
+}
+
 impl RingEntry {
+    /// An entry for `words` words at `address`, of which bits 39:2 count.
+    pub const fn segment(address: u64, words: u32) -> u64 {
+        // CAST: widening.
+        address & SEGMENT_ADDRESS | (GP_ENTRY1::LENGTH.of(words) as u64) << 32
+    }
+
     /// What an entry says. Subroutines and privileged segments are flags of it that mean nothing here.
     pub const fn decode(raw: u64) -> Self {
-        match (raw >> 42) & 0x1f_ffff {
+        // CAST: widening.
+        match GP_ENTRY1::LENGTH.get(entry1(raw)) as u64 {
             0 => Self::Control(raw),
-            words => Self::Segment { address: raw & 0xff_ffff_fffc, words },
+            words => Self::Segment { address: raw & SEGMENT_ADDRESS, words },
         }
     }
 }
@@ -115,19 +181,18 @@ pub enum Command {
 impl Command {
     /// What a header says.
     pub fn decode(word: u32) -> Self {
-        let [low, high, count_low, count_high] = word.to_le_bytes();
-        let method = (u16::from_le_bytes([low, high]) & 0xfff) << 2;
-        let subchannel = high >> 5;
-        let count = u16::from_le_bytes([count_low, count_high]) & 0x1fff;
-        let stepping = match word >> 29 {
-            stream::OP_INCREMENT => Stepping::Increment,
-            stream::OP_FIXED => Stepping::Fixed,
-            stream::OP_INCREMENT_ONCE => Stepping::IncrementOnce,
-            stream::OP_IMMEDIATE => {
+        let method = DMA::METHOD_ADDRESS.get_u16(word) << METHOD_WORD_SHIFT;
+        let subchannel = DMA::METHOD_SUBCHANNEL.get_u8(word);
+        let count = DMA::METHOD_COUNT.get_u16(word);
+        let stepping = match SEC_OP.get(word) {
+            SEC_OP::INC_METHOD => Stepping::Increment,
+            SEC_OP::NON_INC_METHOD => Stepping::Fixed,
+            SEC_OP::ONE_INC => Stepping::IncrementOnce,
+            SEC_OP::IMMD_DATA_METHOD => {
                 return Self::Immediate(Method { subchannel, method, data: u32::from(count) });
             }
-            stream::OP_END_SEGMENT => return Self::EndSegment,
-            stream::OP_GROUP0 if count & 3 != 0 || (count >> 2) & 0x7ff == 0 => return Self::Nothing,
+            SEC_OP::END_PB_SEGMENT => return Self::EndSegment,
+            SEC_OP::GRP0_USE_TERT if count & 3 != 0 || (count >> 2) & 0x7ff == 0 => return Self::Nothing,
             _ => return Self::Illegal(Method { subchannel, method, data: word }),
         };
         Self::Methods(Header { stepping, subchannel, method, remaining: count })
@@ -142,7 +207,9 @@ mod tests {
     fn ring_entries_are_segments_or_controls() {
         let entry = RingEntry::decode(3 << 42 | 0x12_3456_7800 | 3);
         assert_eq!(entry, RingEntry::Segment { address: 0x12_3456_7800, words: 3 });
+        assert_eq!(RingEntry::segment(0x12_3456_7803, 3), 3 << 42 | 0x12_3456_7800);
         let control = 4 << 32 | 0x100;
+        assert_eq!(opcode(control), GP_ENTRY1::OPCODE::SET_PB_SEGMENT_EXTENDED_BASE);
         assert_eq!(RingEntry::decode(control), RingEntry::Control(control));
         let RingEntry::Segment { address, words } = RingEntry::decode(u64::MAX) else { panic!("no segment") };
         assert_eq!((address, words), (0xff_ffff_fffc, 0x1f_ffff));
@@ -151,13 +218,12 @@ mod tests {
     #[test]
     fn methods_step_as_their_header_says() {
         for (operation, addresses) in [
-            (stream::OP_INCREMENT, [0x300, 0x304, 0x308]),
-            (stream::OP_FIXED, [0x300; 3]),
-            (stream::OP_INCREMENT_ONCE, [0x300, 0x304, 0x304]),
+            (SEC_OP::INC_METHOD, [0x300, 0x304, 0x308]),
+            (SEC_OP::NON_INC_METHOD, [0x300; 3]),
+            (SEC_OP::ONE_INC, [0x300, 0x304, 0x304]),
         ] {
-            let Command::Methods(mut header) =
-                Command::decode(operation << 29 | 3 << 16 | 4 << 13 | 0x300 >> 2)
-            else {
+            assert_eq!(header(operation, 4, 0x300, 3), operation << 29 | 3 << 16 | 4 << 13 | 0x300 >> 2);
+            let Command::Methods(mut header) = Command::decode(header(operation, 4, 0x300, 3)) else {
                 panic!("no header")
             };
             for (data, method) in (0..).zip(addresses) {
@@ -171,10 +237,10 @@ mod tests {
     fn other_headers_are_told_apart() {
         let method = |data| Method { subchannel: 7, method: METHOD_MAX, data };
         assert_eq!(
-            Command::decode(stream::OP_IMMEDIATE << 29 | 0x1fff_ffff),
+            Command::decode(SEC_OP::IMMD_DATA_METHOD << 29 | 0x1fff_ffff),
             Command::Immediate(method(0x1fff))
         );
-        assert_eq!(Command::decode(stream::OP_END_SEGMENT << 29), Command::EndSegment);
+        assert_eq!(Command::decode(SEC_OP::END_PB_SEGMENT << 29), Command::EndSegment);
         for nothing in [0, 1 << 16, 0x3fff << 16 & 0x1fff_0000] {
             assert_eq!(Command::decode(nothing), Command::Nothing, "{nothing:#x}");
         }

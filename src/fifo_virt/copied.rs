@@ -7,16 +7,17 @@
 //! Not counted: what shaders, draws and two-dimensional copies move. A copy with a condition counts as if it
 //! was done. An element of a swizzled copy on GF100 counts as a byte.
 
-use gpuvmk_chip::gf100::methods::{m2mf, pcopy};
-use gpuvmk_chip::gh100::methods::copy::{self, launch, remap, render_enable};
+use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy};
+use gpuvmk_chip::gh100::methods::copy::{self, SET_REMAP_COMPONENTS as REMAP};
 use gpuvmk_chip::gh100::methods::{
     CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, inline,
 };
+use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::{Command, Header, METHOD_MAX, Method, Stepping};
 use gpuvmk_chip::{Chip, Engine, EngineSet};
 
 /// Binds an object to a subchannel; the same on every chip.
-const SET_OBJECT: u16 = gpuvmk_chip::gf100::methods::host::SET_OBJECT;
+const SET_OBJECT: u16 = host::SET_OBJECT;
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl Object {
             Self::Other => None,
             Self::Pcopy(_) => Some((pcopy::EXEC, pcopy::Y_COUNT)),
             Self::M2mf => Some((m2mf::EXEC, m2mf::LINE_COUNT)),
-            Self::DmaCopy(_) => Some((copy::SET_RENDER_ENABLE_C, copy::SET_REMAP_COMPONENTS)),
+            Self::DmaCopy(_) => Some((copy::SET_RENDER_ENABLE_C, REMAP)),
             Self::Inline(_) => Some((inline::LINE_LENGTH_IN, inline::LAUNCH_DMA)),
         }
     }
@@ -102,7 +103,7 @@ impl Object {
                     | copy::LINE_LENGTH_IN
                     | copy::LINE_COUNT
                     | copy::SET_RENDER_ENABLE_C
-                    | copy::SET_REMAP_COMPONENTS
+                    | REMAP
             ),
             Self::Inline(_) => {
                 matches!(method, inline::LAUNCH_DMA | inline::LINE_LENGTH_IN | inline::LINE_COUNT)
@@ -142,7 +143,7 @@ impl CopyMeter {
             m2mf: Lines::default(),
             dma: Lines::default(),
             remap_components: 0,
-            render_enable: render_enable::TRUE,
+            render_enable: copy::SET_RENDER_ENABLE_C::MODE::TRUE,
             inline: [Lines::default(); 3],
         }
     }
@@ -227,8 +228,7 @@ impl CopyMeter {
     fn execute(&mut self, method: Method, copied: &mut CopiedBytes) {
         let Method { subchannel, method, data } = method;
         if method == SET_OBJECT {
-            let [low, high, _, _] = data.to_le_bytes();
-            return self.bind(subchannel, u16::from_le_bytes([low, high]));
+            return self.bind(subchannel, host::SET_OBJECT::NVCLASS.get_u16(data));
         }
         match self.object(subchannel) {
             Object::Other => {}
@@ -250,7 +250,7 @@ impl CopyMeter {
             Object::DmaCopy(engine) => match method {
                 copy::LINE_LENGTH_IN => self.dma.length = data,
                 copy::LINE_COUNT => self.dma.count = data,
-                copy::SET_REMAP_COMPONENTS => self.remap_components = data,
+                REMAP => self.remap_components = data,
                 copy::SET_RENDER_ENABLE_C => self.render_enable = data,
                 copy::LAUNCH_DMA => copied.add(engine, self.launch_bytes(data)),
                 _ => {}
@@ -269,19 +269,23 @@ impl CopyMeter {
 
     /// What a launch of a GH100's copy engine writes.
     fn launch_bytes(&self, launch: u32) -> u64 {
-        if launch & launch::TRANSFER_MASK == 0 || self.render_enable == render_enable::FALSE {
+        if !copy::LAUNCH_DMA::DATA_TRANSFER_TYPE.is_set(launch)
+            || self.render_enable == copy::SET_RENDER_ENABLE_C::MODE::FALSE
+        {
             return 0;
         }
-        let count = if launch & launch::MULTI_LINE != 0 { self.dma.count } else { 1 };
+        let count = if copy::LAUNCH_DMA::MULTI_LINE_ENABLE.is_set(launch) { self.dma.count } else { 1 };
         let units = Lines { count, ..self.dma }.bytes();
-        if launch & launch::REMAP == 0 {
+        if !copy::LAUNCH_DMA::REMAP_ENABLE.is_set(launch) {
             return units;
         }
         let components = self.remap_components;
-        let field = |shift: u32| (components >> shift & 3).saturating_add(1);
-        let written = (0..field(remap::NUM_DST_SHIFT))
-            .filter(|place| components >> (place * 4) & 7 != remap::SELECT_NO_WRITE)
-            .map(|_| u64::from(field(remap::COMPONENT_SIZE_SHIFT)));
+        let one_more = |field: Field| field.get(components).saturating_add(1);
+        let places = [REMAP::DST_X, REMAP::DST_Y, REMAP::DST_Z, REMAP::DST_W];
+        let written = (0..one_more(REMAP::NUM_DST_COMPONENTS))
+            .zip(places)
+            .filter(|(_, place)| place.get(components) != REMAP::DST_X::NO_WRITE)
+            .map(|_| u64::from(one_more(REMAP::COMPONENT_SIZE)));
         units.saturating_mul(written.sum())
     }
 }

@@ -3,6 +3,7 @@
 use super::{ChannelSpec, GpuDriver, GpuError, OwnMemory, SpaceHandle};
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
+use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Where a channel's parts are.
@@ -95,8 +96,9 @@ impl OwnChannel {
         words: &[u32],
     ) -> Result<(), GpuError> {
         let Place { userd, ring, ring_log2, .. } = self.place;
-        let entry = self.place.va(commands) | (words.len() as u64) << 42;
-        let slot = self.place.at(ring.saturating_add(u64::from(self.put).saturating_mul(8)));
+        let count = u32::try_from(words.len()).unwrap_or(0);
+        let entry = RingEntry::segment(self.place.va(commands), count);
+        let slot = self.place.at(ring.saturating_add(u64::from(self.put).saturating_mul(GPFIFO_ENTRY_SIZE)));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.put = self.put.wrapping_add(1) & (1_u32.checked_shl(ring_log2.into()).unwrap_or(1) - 1);
         let memory = memory(driver)?;

@@ -11,7 +11,7 @@ use super::memory::Memory;
 use gpuvmk_aggregator::link::AggregatorLink;
 use gpuvmk_aggregator::protocol::Doorbell;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
-use gpuvmk_chip::gh100::methods::host::control_entry;
+use gpuvmk_chip::gh100::methods::host::segment_base;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};
 use gpuvmk_chip::{Chip, EngineSet, PhysicalAddress};
 use gpuvmk_fifo_virt::{CopiedBytes, CopyMeter};
@@ -173,7 +173,7 @@ impl Follower {
                 result
             }
             RingEntry::Control(raw) => {
-                if let (Tables::Hopper, Some(base)) = (self.ring.tables, control_entry::segment_base(raw)) {
+                if let (Tables::Hopper, Some(base)) = (self.ring.tables, segment_base(raw)) {
                     self.segment_base = base;
                 }
                 Ok(())

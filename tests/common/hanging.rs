@@ -144,7 +144,7 @@ impl Vm {
             }
             (Self::Hopper(driver), Harm::Acquire) => {
                 let at = gsp_driver::VRAM_VA + gsp_driver::DATA + MIB;
-                let acquire = hopper::sem::ACQUIRE;
+                let acquire = hopper::SEM_EXECUTE::OPERATION::ACQUIRE;
                 driver.submit(0, &methods(0, hopper::SEM_ADDR_LO, &[lo(at), hi(at), 0xdead, 0, acquire]));
             }
         }

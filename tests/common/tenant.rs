@@ -19,8 +19,9 @@ use gpuvmk::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use gpuvmk::aggregator::protocol::{
     Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
-use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy, stream};
+use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy};
 use gpuvmk::chip::gf100::ramin;
+use gpuvmk::chip::stream::DMA::SEC_OP;
 use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::scheduler::share::Share;
@@ -191,7 +192,7 @@ impl Tenant {
             (fence_va >> 32) as u32,
             fence_va as u32,
             self.fence[usize::from(id)],
-            host::RELEASE | host::RELEASE_SHORT,
+            host::SEMAPHORE_D::OPERATION::RELEASE | host::SEMAPHORE_D::RELEASE_SIZE.mask(),
             method(host::NON_STALL_INTERRUPT, 1),
             0,
         ];
@@ -231,7 +232,13 @@ impl Tenant {
 
     fn acquire(id: u16) -> [u32; 5] {
         let va = VRAM_VA + Self::base(id) + WAIT;
-        [method(host::SEMAPHORE_A, 4), (va >> 32) as u32, va as u32, 0xdead, host::ACQUIRE_EQUAL]
+        [
+            method(host::SEMAPHORE_A, 4),
+            (va >> 32) as u32,
+            va as u32,
+            0xdead,
+            host::SEMAPHORE_D::OPERATION::ACQUIRE,
+        ]
     }
 
     /// Writes what a channel waits for, as a processor does: without a doorbell.
@@ -250,12 +257,12 @@ pub fn copy_words(engine: u8, from: u64, to: u64, line: u32, count: u32) -> Vec<
     let tail = [line, line, line, count];
     let words = match engine {
         0 | 1 => {
-            let linear = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+            let linear = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
             let places = [method(pcopy::SRC_ADDRESS_HIGH, 8), hi(from), lo(from), hi(to), lo(to)];
             [&places[..], &tail, &[method(pcopy::EXEC, 1), linear]].concat()
         }
         _ => {
-            let linear = m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT;
+            let linear = m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask();
             let target = [method(m2mf::OFFSET_OUT_HIGH, 2), hi(to), lo(to)];
             let source = [method(m2mf::OFFSET_IN_HIGH, 2), hi(from), lo(from), method(m2mf::PITCH_IN, 4)];
             [&target[..], &source, &tail, &[method(m2mf::EXEC, 1), linear]].concat()
@@ -267,15 +274,15 @@ pub fn copy_words(engine: u8, from: u64, to: u64, line: u32, count: u32) -> Vec<
 /// Binds copy engine 0 or 1, or M2MF, to a channel's subchannel 0.
 fn bind(engine: u8) -> [u32; 2] {
     let (class, number) = match engine {
-        0 => (pcopy::CLASS_COPY0, host::ENGINE_COPY0),
-        1 => (pcopy::CLASS_COPY1, host::ENGINE_COPY1),
-        _ => (m2mf::CLASS, host::ENGINE_GRAPHICS),
+        0 => (pcopy::CLASS_COPY0, gpuvmk::chip::gf100::engines::COPY0_NUMBER),
+        1 => (pcopy::CLASS_COPY1, gpuvmk::chip::gf100::engines::COPY1_NUMBER),
+        _ => (m2mf::CLASS, gpuvmk::chip::gf100::engines::GRAPHICS_NUMBER),
     };
     [method(host::SET_OBJECT, 1), u32::from(class) | u32::from(number) << 16]
 }
 
 pub fn method(method: u16, count: u32) -> u32 {
-    stream::OP_INCREMENT << 29 | count << 16 | u32::from(method) >> 2
+    SEC_OP::INC_METHOD << 29 | count << 16 | u32::from(method) >> 2
 }
 
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {

@@ -153,7 +153,11 @@ fn instance(world: &World, id: u16) {
     let pointer = [ramin::GRAPHICS_CONTEXT_LO, ramin::COPY0_CONTEXT_LO, ramin::COPY1_CONTEXT_LO];
     let pointer =
         pointer.get(usize::try_from(id).unwrap_or(0)).copied().unwrap_or(ramin::GRAPHICS_CONTEXT_LO);
-    put(world, block + pointer, (VRAM_VA + 0x1c_0000) | u64::from(ramin::CONTEXT_VIRTUAL));
+    put(
+        world,
+        block + pointer,
+        (VRAM_VA + 0x1c_0000) | u64::from(ramin::GRAPHICS_CONTEXT_LO::VIRTUAL.mask()),
+    );
 }
 
 fn bind(world: &World, id: u16, block: u64) {

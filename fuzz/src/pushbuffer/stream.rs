@@ -1,10 +1,11 @@
 //! Command streams: headers of every form with methods that the class has, operands that lie where memory is,
 //! and words of any kind.
 
-use gpuvmk::chip::gf100::methods::{self as gf100, host as gf100_host, stream as header};
+use gpuvmk::chip::gf100::methods::{self as gf100, host as gf100_host};
 use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk::chip::gh100::methods as gh100;
 use gpuvmk::chip::methods::ClassDef;
+use gpuvmk::chip::stream::DMA::SEC_OP;
 
 use super::{RAM, RAM_VA, READ_ONLY_VA, VRAM, VRAM_VA};
 use crate::input::Input;
@@ -70,13 +71,13 @@ pub(crate) fn words(input: &mut Input<'_>, chip: Chip) -> Vec<u32> {
                 let class = class(input, chip).class;
                 let any = input.u8();
                 let engine = input.pick(&[
-                    gf100_host::ENGINE_GRAPHICS,
-                    gf100_host::ENGINE_COPY0,
-                    gf100_host::ENGINE_COPY1,
-                    gf100_host::ENGINE_SOFTWARE,
+                    gpuvmk::chip::gf100::engines::GRAPHICS_NUMBER,
+                    gpuvmk::chip::gf100::engines::COPY0_NUMBER,
+                    gpuvmk::chip::gf100::engines::COPY1_NUMBER,
+                    gpuvmk::chip::gf100::engines::SOFTWARE_NUMBER,
                     any,
                 ]);
-                words.push(head(header::OP_INCREMENT, 1, input.below(8), gf100_host::SET_OBJECT));
+                words.push(head(SEC_OP::INC_METHOD, 1, input.below(8), gf100_host::SET_OBJECT));
                 words.push(u32::from(class) | u32::from(engine) << 16);
             }
             _ => methods(input, chip, &mut words),
@@ -102,19 +103,19 @@ fn methods(input: &mut Input<'_>, chip: Chip, words: &mut Vec<u32>) {
         _ => 1,
     };
     let op = input.pick(&[
-        header::OP_INCREMENT,
-        header::OP_INCREMENT,
-        header::OP_INCREMENT,
-        header::OP_FIXED,
-        header::OP_IMMEDIATE,
-        header::OP_INCREMENT_ONCE,
-        header::OP_GROUP0,
+        SEC_OP::INC_METHOD,
+        SEC_OP::INC_METHOD,
+        SEC_OP::INC_METHOD,
+        SEC_OP::NON_INC_METHOD,
+        SEC_OP::IMMD_DATA_METHOD,
+        SEC_OP::ONE_INC,
+        SEC_OP::GRP0_USE_TERT,
         2,
         6,
-        header::OP_END_SEGMENT,
+        SEC_OP::END_PB_SEGMENT,
     ]);
     words.push(head(op, count, input.below(8), method));
-    if op != header::OP_IMMEDIATE {
+    if op != SEC_OP::IMMD_DATA_METHOD {
         for _ in 0..count.min(16) {
             words.push(operand(input, mask));
         }

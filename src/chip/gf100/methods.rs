@@ -13,7 +13,7 @@ pub use crate::methods::{ClassDef, MethodDef};
 pub mod host {
     use super::{MethodDef, method};
 
-    /// Binds an object to the subchannel: class in bits 15:0, engine in bits 20:16. Goes on to the engine.
+    /// Binds an object to the subchannel. Goes on to the engine.
     pub const SET_OBJECT: u16 = 0x00;
     /// Raises an error.
     pub const ILLEGAL: u16 = 0x04;
@@ -46,25 +46,29 @@ pub mod host {
     /// First method that goes to the engine.
     pub const ENGINE_METHODS: u16 = 0x100;
 
-    /// SEMAPHORE_D bits 3:0: wait for equality.
-    pub const ACQUIRE_EQUAL: u32 = 1;
-    /// SEMAPHORE_D bits 3:0: write.
-    pub const RELEASE: u32 = 2;
-    /// SEMAPHORE_D bits 3:0: wait until the value, as a signed distance, is reached.
-    pub const ACQUIRE_GEQUAL: u32 = 4;
-    /// SEMAPHORE_D bits 3:0: wait until a bit of the mask is set.
-    pub const ACQUIRE_AND: u32 = 8;
-    /// SEMAPHORE_D: release writes four bytes; clear: 16 bytes with a timestamp in the upper eight.
-    pub const RELEASE_SHORT: u32 = 1 << 24;
-
-    /// SET_OBJECT bits 20:16: graphics and compute.
-    pub const ENGINE_GRAPHICS: u8 = 0;
-    /// SET_OBJECT bits 20:16: copy engine 0.
-    pub const ENGINE_COPY0: u8 = 4;
-    /// SET_OBJECT bits 20:16: copy engine 1.
-    pub const ENGINE_COPY1: u8 = 5;
-    /// SET_OBJECT bits 20:16: no hardware; methods are the driver's business.
-    pub const ENGINE_SOFTWARE: u8 = 0x1f;
+    crate::fields! {
+        /// Fields of [`SET_OBJECT`](const@SET_OBJECT). ENGINE is a number of [`super::super::engines`].
+        SET_OBJECT { 20:16 ENGINE, 15:0 NVCLASS }
+        /// Fields of [`SEMAPHORE_A`](const@SEMAPHORE_A).
+        SEMAPHORE_A { 7:0 OFFSET_UPPER }
+        /// Fields of [`SEMAPHORE_B`](const@SEMAPHORE_B).
+        SEMAPHORE_B { 31:2 OFFSET_LOWER }
+        /// Fields of [`SEMAPHORE_D`](const@SEMAPHORE_D).
+        SEMAPHORE_D {
+            /// A release writes four bytes; clear: 16 bytes with a timestamp in the upper eight.
+            24:24 RELEASE_SIZE,
+            3:0 OPERATION = {
+                /// Wait for equality.
+                ACQUIRE: 1,
+                /// Write.
+                RELEASE: 2,
+                /// Wait until the value, as a signed distance, is reached.
+                ACQ_GEQ: 4,
+                /// Wait until a bit of the mask is set.
+                ACQ_AND: 8,
+            }
+        }
+    }
 
     pub(super) const METHODS: &[MethodDef] = &[
         method(SET_OBJECT, "SET_OBJECT"),
@@ -85,54 +89,6 @@ pub mod host {
     ];
 }
 
-/// Command-stream headers and GPFIFO entries (open-gpu-doc `cl906f.h`).
-pub mod stream {
-    /// Header bits 31:29: old form, by bits 17:16.
-    pub const OP_GROUP0: u32 = 0;
-    /// Header bits 31:29: the method address grows with every word.
-    pub const OP_INCREMENT: u32 = 1;
-    /// Header bits 31:29: every word goes to the same method.
-    pub const OP_FIXED: u32 = 3;
-    /// Header bits 31:29: the data is in the header, bits 28:16.
-    pub const OP_IMMEDIATE: u32 = 4;
-    /// Header bits 31:29: the method address grows once, after the first word.
-    pub const OP_INCREMENT_ONCE: u32 = 5;
-    /// Header bits 31:29: the rest of the segment is skipped.
-    pub const OP_END_SEGMENT: u32 = 7;
-}
-
-/// Interrupt bits of a PBDMA (envytools `gf100_psubfifo_intr`).
-pub mod pbdma_intr {
-    /// GP_PUT is outside the ring.
-    pub const PUT_OVERFLOW: u32 = 1 << 14;
-    /// A ring entry is malformed.
-    pub const ENTRY_INVALID: u32 = 1 << 15;
-    /// A header of unknown form.
-    pub const ILLEGAL_COMMAND: u32 = 1 << 18;
-    /// A method that the unit or the engine does not have.
-    pub const ILLEGAL_METHOD: u32 = 1 << 21;
-    /// CRC_CHECK with the wrong sum.
-    pub const CRC_MISMATCH: u32 = 1 << 22;
-    /// A method for a subchannel without hardware behind it: software is to execute it.
-    pub const EMPTY_SUBCHANNEL: u32 = 1 << 23;
-    /// SEMAPHORE_D with an unknown operation.
-    pub const ILLEGAL_SEMAPHORE: u32 = 1 << 25;
-    /// An acquire took longer than RAMFC allows.
-    pub const ACQUIRE_TIMEOUT: u32 = 1 << 26;
-    /// The channel's RAMFC carries no signature.
-    pub const SIGNATURE: u32 = 1 << 31;
-}
-
-/// Interrupt bits of the graphics engine, NV_PGRAPH_INTR.
-pub mod graphics_intr {
-    /// The class does not have the method.
-    pub const ILLEGAL_METHOD: u32 = 1 << 4;
-    /// There is no such class.
-    pub const ILLEGAL_CLASS: u32 = 1 << 5;
-    /// The data is not allowed.
-    pub const DATA_ERROR: u32 = 1 << 20;
-}
-
 /// Methods that every graphics class has.
 pub mod graphics {
     use super::{MethodDef, method, run};
@@ -145,6 +101,13 @@ pub mod graphics {
     pub const NOTIFY_ADDRESS_LOW: u16 = 0x108;
     /// Writes the notifier; 1 also notifies the driver.
     pub const NOTIFY: u16 = 0x10c;
+
+    crate::fields! {
+        /// Fields of [`NOTIFY_ADDRESS_HIGH`](const@NOTIFY_ADDRESS_HIGH).
+        NOTIFY_ADDRESS_HIGH { 7:0 OFFSET_UPPER }
+        /// Fields of [`NOTIFY`](const@NOTIFY).
+        NOTIFY { 0:0 AWAKEN }
+    }
 
     pub(super) const METHODS: &[MethodDef] = &[
         method(NOP, "NOP"),
@@ -170,7 +133,7 @@ pub mod m2mf {
 
     /// Number.
     pub const CLASS: u16 = 0x9039;
-    /// Block shape of the source: log2 of its height in bits 6:4, of its depth in bits 10:8.
+    /// Block shape of the source.
     pub const TILING_MODE_IN: u16 = 0x204;
     /// The same of the target.
     pub const TILING_MODE_OUT: u16 = 0x220;
@@ -205,18 +168,30 @@ pub mod m2mf {
     /// First target byte in a line of blocks.
     pub const TILING_POSITION_OUT_X: u16 = 0x34c;
 
-    /// EXEC: the data comes from the command stream.
-    pub const EXEC_PUSH: u32 = 1 << 0;
-    /// EXEC: the source has a pitch; clear: blocks.
-    pub const EXEC_LINEAR_IN: u32 = 1 << 4;
-    /// EXEC: the target has a pitch; clear: blocks.
-    pub const EXEC_LINEAR_OUT: u32 = 1 << 8;
-    /// EXEC bits 13:12: 2 writes the query afterwards.
-    pub const EXEC_QUERY_SHIFT: u32 = 12;
-    /// EXEC bits 17:16: 1 notifies the driver afterwards.
-    pub const EXEC_INTERRUPT_SHIFT: u32 = 16;
-    /// EXEC: the query writes four bytes instead of 16.
-    pub const EXEC_QUERY_SHORT: u32 = 1 << 20;
+    crate::fields! {
+        /// Fields of [`TILING_MODE_IN`](const@TILING_MODE_IN) and [`TILING_MODE_OUT`]: log2 of a block's depth and
+        /// height.
+        TILING_MODE_IN { 10:8 DEPTH, 6:4 HEIGHT }
+        /// Fields of [`OFFSET_IN_HIGH`](const@OFFSET_IN_HIGH) and of the other addresses' upper words.
+        OFFSET_IN_HIGH { 7:0 OFFSET_UPPER }
+        /// Fields of [`EXEC`](const@EXEC).
+        EXEC {
+            /// The query writes four bytes instead of 16.
+            20:20 QUERY_SHORT,
+            /// Anything but 0 notifies the driver afterwards.
+            17:16 INTERRUPT,
+            13:12 QUERY = {
+                /// The query is written afterwards.
+                WRITE: 2,
+            },
+            /// The target has a pitch; clear: blocks.
+            8:8 LINEAR_OUT,
+            /// The source has a pitch; clear: blocks.
+            4:4 LINEAR_IN,
+            /// The data comes from the command stream.
+            0:0 PUSH
+        }
+    }
 
     pub(super) const METHODS: &[MethodDef] = &[
         run(TILING_MODE_IN, 5, "TILING_IN"),
@@ -259,14 +234,23 @@ pub mod query {
     /// Writes.
     pub const GET: u16 = 0x1b0c;
 
-    /// GET bits 1:0: 1 waits instead of writing.
-    pub const GET_MODE_SYNC: u32 = 1;
-    /// GET: notifies the driver too.
-    pub const GET_INTERRUPT: u32 = 1 << 20;
-    /// GET bits 27:23: the counter to report; 0 is the sequence itself.
-    pub const GET_SELECT_SHIFT: u32 = 23;
-    /// GET: four bytes instead of 16 with a timestamp.
-    pub const GET_SHORT: u32 = 1 << 28;
+    crate::fields! {
+        /// Fields of [`ADDRESS_HIGH`](const@ADDRESS_HIGH).
+        ADDRESS_HIGH { 7:0 OFFSET_UPPER }
+        /// Fields of [`GET`](const@GET).
+        GET {
+            /// Four bytes instead of 16 with a timestamp.
+            28:28 SHORT,
+            /// The counter to report; 0 is the sequence itself.
+            27:23 SELECT,
+            /// Notifies the driver too.
+            20:20 INTERRUPT,
+            1:0 MODE = {
+                /// Waits instead of writing.
+                SYNC: 1,
+            }
+        }
+    }
 
     pub(super) const METHODS: &[MethodDef] = &[
         method(ADDRESS_HIGH, "QUERY_ADDRESS_HIGH"),
@@ -321,16 +305,24 @@ pub mod pcopy {
     /// Value that a query writes.
     pub const QUERY_COUNTER: u16 = 0x340;
 
-    /// EXEC: components are swizzled.
-    pub const EXEC_FORMAT: u32 = 1 << 0;
-    /// EXEC: the source has a pitch; clear: blocks.
-    pub const EXEC_SRC_LINEAR: u32 = 1 << 4;
-    /// EXEC: the target has a pitch; clear: blocks.
-    pub const EXEC_DST_LINEAR: u32 = 1 << 8;
-    /// EXEC: the query is written afterwards.
-    pub const EXEC_QUERY: u32 = 1 << 12;
-    /// EXEC: the query writes four bytes instead of 16.
-    pub const EXEC_QUERY_SHORT: u32 = 1 << 13;
+    crate::fields! {
+        /// Fields of [`SRC_TILE_MODE`](const@SRC_TILE_MODE) and [`DST_TILE_MODE`] that this GPU has: shapes up to
+        /// 128 GOBs.
+        SRC_TILE_MODE { 10:8 DEPTH, 6:4 HEIGHT }
+        /// Fields of [`EXEC`](const@EXEC).
+        EXEC {
+            /// The query writes four bytes instead of 16.
+            13:13 QUERY_SHORT,
+            /// The query is written afterwards.
+            12:12 QUERY,
+            /// The target has a pitch; clear: blocks.
+            8:8 DST_LINEAR,
+            /// The source has a pitch; clear: blocks.
+            4:4 SRC_LINEAR,
+            /// Components are swizzled.
+            0:0 FORMAT
+        }
+    }
 
     /// Methods that are stored, in the order of the firmware's context, with the bits that it allows.
     pub const STATE: &[MethodDef] = &[

@@ -5,7 +5,6 @@
 //! guests.
 
 use super::mmu::VA_MAX;
-pub use crate::stream::GPFIFO_ENTRY_SIZE;
 use crate::{Aperture, PhysicalAddress};
 
 /// Bytes of an instance block.
@@ -68,9 +67,16 @@ crate::fields! {
     /// Fields of [`RAMFC_GP_BASE_HI`](const@RAMFC_GP_BASE_HI).
     RAMFC_GP_BASE_HI { 20:16 LIMIT2, 7:0 ADDR }
     /// Fields of [`RAMFC_PB_HEADER`](const@RAMFC_PB_HEADER), which are those of a header but for the count.
-    RAMFC_PB_HEADER { 31:29 MODE = { INCREMENT: 1, FIXED: 3, INCREMENT_ONCE: 5 }, 18:16 SUBCH, 13:2 ADDR }
+    RAMFC_PB_HEADER { 31:29 SEC_OP, 18:16 SUBCH, 13:2 ADDR }
     /// Fields of [`RAMFC_PB_COUNT`](const@RAMFC_PB_COUNT).
     RAMFC_PB_COUNT { 12:0 COUNT }
+    /// Fields of [`RAMFC_ENGINES`](const@RAMFC_ENGINES), a byte.
+    RAMFC_ENGINES { 4:0 NUMBER }
+    /// Fields of [`RAMFC_CURRENT_ENGINE`](const@RAMFC_CURRENT_ENGINE). PENDING is in a bit that hardware leaves 0:
+    /// the engine has not finished its method.
+    RAMFC_CURRENT_ENGINE { 8:8 PENDING, 4:0 NUMBER }
+    /// Fields of [`RAMFC_SEMAPHORE_B`](const@RAMFC_SEMAPHORE_B).
+    RAMFC_SEMAPHORE_B { 31:2 OFFSET_LOWER }
     /// Fields of [`RAMFC_METHOD0`](const@RAMFC_METHOD0).
     RAMFC_METHOD0 { 31:31 VALID, 18:16 SUBCH, 13:2 ADDR }
 }
@@ -134,9 +140,6 @@ pub const fn target(aperture: Aperture) -> u32 {
         Aperture::SystemNonCoherent => 3,
     }
 }
-
-/// A context pointer's address is virtual.
-pub const CONTEXT_VIRTUAL: u32 = GRAPHICS_CONTEXT_LO::VIRTUAL.mask();
 
 /// Bytes of a channel's USERD page in the poll area of BAR1.
 pub const USERD_SIZE: u64 = 0x1000;

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use gpuvmk_chip::gf100::methods::stream;
 use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::stream::DMA::SEC_OP;
 
 fn header(operation: u32, subchannel: u32, method: u16, count: u32) -> u32 {
     operation << 29 | count << 16 | subchannel << 13 | u32::from(method) >> 2
@@ -14,7 +14,7 @@ fn header(operation: u32, subchannel: u32, method: u16, count: u32) -> u32 {
 
 /// Data for methods that follow each other.
 fn methods(subchannel: u32, method: u16, data: &[u32]) -> Vec<u32> {
-    let mut words = vec![header(stream::OP_INCREMENT, subchannel, method, data.len() as u32)];
+    let mut words = vec![header(SEC_OP::INC_METHOD, subchannel, method, data.len() as u32)];
     words.extend(data);
     words
 }
@@ -71,38 +71,41 @@ fn m2mf_counts_copies_and_inline_data_for_the_graphics_engine() {
     let copy = [
         bind(2, m2mf::CLASS),
         methods(2, m2mf::OFFSET_IN_HIGH, &[0, 1, 64, 64, 64, 3]),
-        methods(2, m2mf::EXEC, &[m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT]),
+        methods(2, m2mf::EXEC, &[m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask()]),
     ];
     assert_eq!(read(&mut meter, &copy.concat()), on(Engine::Graphics, 192));
     let mut inline = [
         methods(2, m2mf::LINE_LENGTH_IN, &[16, 1]),
-        methods(2, m2mf::EXEC, &[m2mf::EXEC_PUSH | m2mf::EXEC_LINEAR_OUT]),
+        methods(2, m2mf::EXEC, &[m2mf::EXEC::PUSH.mask() | m2mf::EXEC::LINEAR_OUT.mask()]),
     ]
     .concat();
     // Data that looks like launches.
-    inline.push(header(stream::OP_FIXED, 2, m2mf::DATA, 4));
-    inline.extend([header(stream::OP_IMMEDIATE, 2, m2mf::EXEC, 1); 4]);
+    inline.push(header(SEC_OP::NON_INC_METHOD, 2, m2mf::DATA, 4));
+    inline.extend([header(SEC_OP::IMMD_DATA_METHOD, 2, m2mf::EXEC, 1); 4]);
     assert_eq!(read(&mut meter, &inline), on(Engine::Graphics, 16));
 }
 
 #[test]
 fn gh100s_copy_engine_counts_lines_elements_and_nothing_without_a_transfer() {
-    let plain = launch::SRC_PITCH | launch::DST_PITCH | 1;
+    let plain = copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask() | copy::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask() | 1;
     let mut meter = gh100(EngineSet::GRAPHICS | EngineSet::COPY0);
     let lines = [bind(4, CLASS_COPY), methods(4, copy::LINE_LENGTH_IN, &[0x100, 5])].concat();
     assert_eq!(read(&mut meter, &lines), CopiedBytes::default());
     // Four components of two bytes, of which one is not written, and a fifth that does not exist.
-    let components = 1 << remap::COMPONENT_SIZE_SHIFT
-        | 3 << remap::NUM_SRC_SHIFT
-        | 3 << remap::NUM_DST_SHIFT
-        | remap::SELECT_CONST_A
-        | remap::SELECT_NO_WRITE << 8;
+    let components = copy::SET_REMAP_COMPONENTS::COMPONENT_SIZE.of(1)
+        | copy::SET_REMAP_COMPONENTS::NUM_SRC_COMPONENTS.of(3)
+        | copy::SET_REMAP_COMPONENTS::NUM_DST_COMPONENTS.of(3)
+        | copy::SET_REMAP_COMPONENTS::DST_X::CONST_A
+        | copy::SET_REMAP_COMPONENTS::DST_X::NO_WRITE << 8;
     for (data, bytes) in [
         (plain, 0x100),
-        (plain | launch::MULTI_LINE, 0x500),
-        (plain & !launch::TRANSFER_MASK | launch::MULTI_LINE, 0),
-        (plain | launch::REMAP, 0x600),
-        (plain | launch::REMAP | launch::MULTI_LINE, 0x1e00),
+        (plain | copy::LAUNCH_DMA::MULTI_LINE_ENABLE.mask(), 0x500),
+        (
+            plain & !copy::LAUNCH_DMA::DATA_TRANSFER_TYPE.mask() | copy::LAUNCH_DMA::MULTI_LINE_ENABLE.mask(),
+            0,
+        ),
+        (plain | copy::LAUNCH_DMA::REMAP_ENABLE.mask(), 0x600),
+        (plain | copy::LAUNCH_DMA::REMAP_ENABLE.mask() | copy::LAUNCH_DMA::MULTI_LINE_ENABLE.mask(), 0x1e00),
     ] {
         let stream =
             [methods(4, copy::SET_REMAP_COMPONENTS, &[components]), methods(4, copy::LAUNCH_DMA, &[data])]
@@ -110,7 +113,7 @@ fn gh100s_copy_engine_counts_lines_elements_and_nothing_without_a_transfer() {
         assert_eq!(read(&mut meter, &stream), on(COPY0, bytes), "{data:#x}");
     }
     let off = [
-        methods(4, copy::SET_RENDER_ENABLE_C, &[render_enable::FALSE]),
+        methods(4, copy::SET_RENDER_ENABLE_C, &[copy::SET_RENDER_ENABLE_C::MODE::FALSE]),
         methods(4, copy::LAUNCH_DMA, &[plain]),
     ];
     assert_eq!(read(&mut meter, &off.concat()), CopiedBytes::default());
@@ -148,27 +151,27 @@ fn gh100s_inline_data_counts_for_each_class_by_itself() {
 fn every_form_of_header_is_followed() {
     let mut meter = gh100(EngineSet::COPY1);
     let copies = |copied: CopiedBytes| copied.engines[2];
-    let length = |n| header(stream::OP_IMMEDIATE, 0, copy::LINE_LENGTH_IN, n);
+    let length = |n| header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LINE_LENGTH_IN, n);
     assert_eq!(
-        copies(read(&mut meter, &[length(24), header(stream::OP_IMMEDIATE, 0, copy::LAUNCH_DMA, 1)])),
+        copies(read(&mut meter, &[length(24), header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LAUNCH_DMA, 1)])),
         24
     );
-    let fixed = [header(stream::OP_FIXED, 0, copy::LAUNCH_DMA, 3), 1, 1, 1];
+    let fixed = [header(SEC_OP::NON_INC_METHOD, 0, copy::LAUNCH_DMA, 3), 1, 1, 1];
     assert_eq!(copies(read(&mut meter, &fixed)), 72);
-    let once = [header(stream::OP_INCREMENT_ONCE, 0, copy::LAUNCH_DMA - 4, 3), 1, 1, 1];
+    let once = [header(SEC_OP::ONE_INC, 0, copy::LAUNCH_DMA - 4, 3), 1, 1, 1];
     assert_eq!(copies(read(&mut meter, &once)), 48);
     // Padding, and host methods below a run that wraps around.
-    let padded = [0, 1 << 16, header(stream::OP_IMMEDIATE, 0, host::NON_STALL_INTERRUPT, 0), length(8)];
+    let padded = [0, 1 << 16, header(SEC_OP::IMMD_DATA_METHOD, 0, host::NON_STALL_INTERRUPT, 0), length(8)];
     assert_eq!(copies(read(&mut meter, &padded)), 0);
-    let wrapped = [header(stream::OP_INCREMENT, 0, METHOD_MAX, 3), 0, CLASS_COPY.into(), 0];
+    let wrapped = [header(SEC_OP::INC_METHOD, 0, METHOD_MAX, 3), 0, CLASS_COPY.into(), 0];
     assert_eq!(copies(read(&mut meter, &wrapped)), 0);
-    assert_eq!(copies(read(&mut meter, &[header(stream::OP_IMMEDIATE, 0, copy::LAUNCH_DMA, 1)])), 8);
+    assert_eq!(copies(read(&mut meter, &[header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LAUNCH_DMA, 1)])), 8);
 }
 
 #[test]
 fn rest_of_a_segment_that_ends_early_does_not_count() {
-    let go = header(stream::OP_IMMEDIATE, 0, copy::LAUNCH_DMA, 1);
-    for end in [stream::OP_END_SEGMENT << 29, 2 << 29, 4 << 16] {
+    let go = header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LAUNCH_DMA, 1);
+    for end in [SEC_OP::END_PB_SEGMENT << 29, 2 << 29, 4 << 16] {
         let mut meter = gh100(EngineSet::COPY0);
         read(&mut meter, &methods(0, copy::LINE_LENGTH_IN, &[64]));
         let mut copied = CopiedBytes::default();
@@ -179,7 +182,7 @@ fn rest_of_a_segment_that_ends_early_does_not_count() {
 
 #[test]
 fn header_goes_on_in_the_next_segment_unless_words_were_missed() {
-    let go = header(stream::OP_FIXED, 0, copy::LAUNCH_DMA, 2);
+    let go = header(SEC_OP::NON_INC_METHOD, 0, copy::LAUNCH_DMA, 2);
     let mut meter = gh100(EngineSet::COPY0);
     read(&mut meter, &methods(0, copy::LINE_LENGTH_IN, &[64]));
     read(&mut meter, &[go]);
@@ -206,10 +209,10 @@ fn hostile_lengths_stop_at_the_largest_number() {
 fn long_runs_that_copy_nothing_are_passed_over() {
     let mut meter = gh100(EngineSet::GRAPHICS | EngineSet::COPY0);
     for run in [
-        header(stream::OP_INCREMENT, 0, 0x1000, 0x900),
-        header(stream::OP_FIXED, 1, inline::LOAD_INLINE_DATA, 0x1fff),
-        header(stream::OP_INCREMENT_ONCE, 4, copy::PITCH_IN - 0x200, 4),
-        header(stream::OP_FIXED, 7, 0x100, 9),
+        header(SEC_OP::INC_METHOD, 0, 0x1000, 0x900),
+        header(SEC_OP::NON_INC_METHOD, 1, inline::LOAD_INLINE_DATA, 0x1fff),
+        header(SEC_OP::ONE_INC, 4, copy::PITCH_IN - 0x200, 4),
+        header(SEC_OP::NON_INC_METHOD, 7, 0x100, 9),
     ] {
         assert_eq!(meter.indifferent(), 0);
         read(&mut meter, &[run]);
@@ -217,7 +220,7 @@ fn long_runs_that_copy_nothing_are_passed_over() {
         assert_eq!(u32::from(words), run >> 16 & 0x1fff, "{run:#x}");
         meter.pass(words.into());
     }
-    read(&mut meter, &[header(stream::OP_INCREMENT, 4, copy::PITCH_IN, 4)]);
+    read(&mut meter, &[header(SEC_OP::INC_METHOD, 4, copy::PITCH_IN, 4)]);
     assert_eq!(meter.indifferent(), 0, "lengths are among them");
 }
 

@@ -1,53 +1,43 @@
 //! Commands for channels of our own: the few that clearing, checking and measuring need.
 
+use gpuvmk_chip::gh100::methods::copy::{self, LAUNCH_DMA, SET_REMAP_COMPONENTS as REMAP};
+use gpuvmk_chip::gh100::methods::host::{self, SEM_EXECUTE};
+use gpuvmk_chip::gh100::methods::{SUBCHANNEL_COPY as COPY, inline, report};
+use gpuvmk_chip::stream::DMA::SEC_OP;
+use gpuvmk_chip::stream::header;
+
 /// Subchannel of compute objects.
-const COMPUTE: u32 = 1;
-/// Subchannel of copy objects.
-const COPY: u32 = 4;
+const COMPUTE: u8 = 1;
 
-/// Methods of the host (class c86f): any subchannel.
-mod host {
-    pub const SET_OBJECT: u32 = 0x00;
-    pub const NON_STALL_INTERRUPT: u32 = 0x20;
-    pub const SEM_ADDR_LO: u32 = 0x5c;
-    /// Release when all earlier work is done.
-    pub const RELEASE_AFTER_IDLE: u32 = 0x0010_0001;
-    /// The same with the time, in nanoseconds, at +8.
-    pub const RELEASE_AFTER_IDLE_WITH_TIME: u32 = 0x0210_0001;
-    /// Release at once.
-    pub const RELEASE: u32 = 0x1;
-}
+/// SEM_EXECUTE: release at once.
+const RELEASE: u32 = SEM_EXECUTE::OPERATION.of(SEM_EXECUTE::OPERATION::RELEASE);
+/// The same when all earlier work is done.
+const RELEASE_AFTER_IDLE: u32 = RELEASE | SEM_EXECUTE::RELEASE_WFI.mask();
 
-/// Methods of the copy class (c8b5).
-mod copy {
-    pub const SET_SEMAPHORE_A: u32 = 0x240;
-    pub const LAUNCH_DMA: u32 = 0x300;
-    pub const OFFSET_IN_UPPER: u32 = 0x400;
-    pub const SET_REMAP_CONST_A: u32 = 0x700;
-    pub const SET_REMAP_COMPONENTS: u32 = 0x708;
-    /// Non-pipelined, flush, pitch to pitch, one line.
-    pub const COPY: u32 = 0x186;
-    /// The same with lines.
-    pub const COPY_LINES: u32 = 0x386;
-    /// Components come from `SET_REMAP_COMPONENTS`.
-    pub const REMAP: u32 = 0x400;
-    /// Release a one-word semaphore at the end.
-    pub const RELEASE: u32 = 1 << 3;
-    /// Four components of four bytes, each constant A.
-    pub const FOUR_CONSTANTS: u32 = 0x0303_4444;
-}
+/// LAUNCH_DMA: non-pipelined, flush, pitch to pitch, one line.
+const COPY_LINE: u32 = LAUNCH_DMA::DATA_TRANSFER_TYPE.of(LAUNCH_DMA::DATA_TRANSFER_TYPE::NON_PIPELINED)
+    | LAUNCH_DMA::FLUSH_ENABLE.mask()
+    | LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()
+    | LAUNCH_DMA::DST_MEMORY_LAYOUT.mask();
+/// The same with lines.
+const COPY_LINES: u32 = COPY_LINE | LAUNCH_DMA::MULTI_LINE_ENABLE.mask();
+/// LAUNCH_DMA: nothing but a one-word semaphore, after a flush.
+const SEMAPHORE: u32 = LAUNCH_DMA::SEMAPHORE_TYPE.of(LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_ONE_WORD_SEMAPHORE)
+    | LAUNCH_DMA::FLUSH_ENABLE.mask();
+/// Four components of four bytes, each constant A.
+const FOUR_CONSTANTS: u32 = REMAP::DST_X.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_Y.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_Z.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_W.of(REMAP::DST_X::CONST_A)
+    | REMAP::COMPONENT_SIZE.of(3)
+    | REMAP::NUM_DST_COMPONENTS.of(3);
 
-/// Methods of the compute class (cbc0).
-mod compute {
-    pub const REPORT_PAYLOAD: u32 = 0x158;
-    pub const LINE_LENGTH_IN: u32 = 0x180;
-    pub const LAUNCH_DMA: u32 = 0x1b0;
-    pub const LOAD_INLINE_DATA: u32 = 0x1b4;
-    /// Pitch destination, flush at the end.
-    pub const INLINE_PITCH: u32 = 0x11;
-    /// Release one word.
-    pub const RELEASE_ONE_WORD: u32 = 0x8;
-}
+/// LAUNCH_DMA of the compute class: pitch destination, flush at the end.
+const INLINE_PITCH: u32 = inline::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask()
+    | inline::LAUNCH_DMA::COMPLETION_TYPE.of(inline::LAUNCH_DMA::COMPLETION_TYPE::FLUSH_ONLY);
+/// REPORT_SEMAPHORE_EXECUTE of the compute class: release one word.
+const RELEASE_ONE_WORD: u32 =
+    report::COMPUTE_EXECUTE::STRUCTURE_SIZE.of(report::COMPUTE_EXECUTE::STRUCTURE_SIZE::ONE_WORD);
 
 /// A piece of pushbuffer under construction.
 #[derive(Clone, Debug, Default)]
@@ -62,17 +52,17 @@ impl Commands {
     }
 
     /// Data for consecutive methods.
-    fn methods(&mut self, subchannel: u32, method: u32, data: &[u32]) -> &mut Self {
-        let count = u32::try_from(data.len()).unwrap_or(0);
-        self.words.push(1 << 29 | count << 16 | subchannel << 13 | method >> 2);
+    fn methods(&mut self, subchannel: u8, method: u16, data: &[u32]) -> &mut Self {
+        let count = u16::try_from(data.len()).unwrap_or(0);
+        self.words.push(header(SEC_OP::INC_METHOD, subchannel, method, count));
         self.words.extend_from_slice(data);
         self
     }
 
     /// Data for one method.
-    fn data(&mut self, subchannel: u32, method: u32, data: &[u32]) -> &mut Self {
-        let count = u32::try_from(data.len()).unwrap_or(0);
-        self.words.push(3 << 29 | count << 16 | subchannel << 13 | method >> 2);
+    fn data(&mut self, subchannel: u8, method: u16, data: &[u32]) -> &mut Self {
+        let count = u16::try_from(data.len()).unwrap_or(0);
+        self.words.push(header(SEC_OP::NON_INC_METHOD, subchannel, method, count));
         self.words.extend_from_slice(data);
         self
     }
@@ -89,19 +79,19 @@ impl Commands {
 
     /// Copies bytes.
     pub fn copy(&mut self, from: u64, to: u64, bytes: u32) -> &mut Self {
-        self.transfer(from, to, bytes, 1, copy::COPY)
+        self.transfer(from, to, bytes, 1, COPY_LINE)
     }
 
     /// Copies lines of 4096 bytes, as kernel drivers do.
     pub fn copy_pages(&mut self, from: u64, to: u64, pages: u32) -> &mut Self {
-        self.transfer(from, to, 4096, pages, copy::COPY_LINES)
+        self.transfer(from, to, 4096, pages, COPY_LINES)
     }
 
     /// Writes zeros: pieces of 16 bytes.
     pub fn zero(&mut self, to: u64, pieces: u32) -> &mut Self {
         self.methods(COPY, copy::SET_REMAP_CONST_A, &[0]);
-        self.methods(COPY, copy::SET_REMAP_COMPONENTS, &[copy::FOUR_CONSTANTS]);
-        self.transfer(0, to, pieces, 1, copy::COPY | copy::REMAP)
+        self.methods(COPY, REMAP, &[FOUR_CONSTANTS]);
+        self.transfer(0, to, pieces, 1, COPY_LINE | LAUNCH_DMA::REMAP_ENABLE.mask())
     }
 
     fn transfer(&mut self, from: u64, to: u64, length: u32, lines: u32, launch: u32) -> &mut Self {
@@ -110,33 +100,37 @@ impl Commands {
         let [to_high, to_low] = halves(to);
         let data = [from_high, from_low, to_high, to_low, pitch, pitch, length, lines];
         self.methods(COPY, copy::OFFSET_IN_UPPER, &data);
-        self.methods(COPY, copy::LAUNCH_DMA, &[launch])
+        self.methods(COPY, LAUNCH_DMA, &[launch])
     }
 
     /// The copy engine writes `value` when it is there.
     pub fn copy_semaphore(&mut self, at: u64, value: u32) -> &mut Self {
         let [high, low] = halves(at);
         self.methods(COPY, copy::SET_SEMAPHORE_A, &[high, low, value]);
-        self.methods(COPY, copy::LAUNCH_DMA, &[copy::RELEASE | 0x4])
+        self.methods(COPY, LAUNCH_DMA, &[SEMAPHORE])
     }
 
     /// The host writes `value`: at once, or when all earlier work is done.
     pub fn release(&mut self, at: u64, value: u32, after_idle: bool) -> &mut Self {
         let [high, low] = halves(at);
-        let execute = if after_idle { host::RELEASE_AFTER_IDLE } else { host::RELEASE };
+        let execute = if after_idle { RELEASE_AFTER_IDLE } else { RELEASE };
         self.methods(0, host::SEM_ADDR_LO, &[low, high, value, 0, execute])
     }
 
     /// The host writes `value`, and the time at +8, when all earlier work is done.
     pub fn release_with_time(&mut self, at: u64, value: u32) -> &mut Self {
         let [high, low] = halves(at);
-        self.methods(0, host::SEM_ADDR_LO, &[low, high, value, 0, host::RELEASE_AFTER_IDLE_WITH_TIME])
+        self.methods(
+            0,
+            host::SEM_ADDR_LO,
+            &[low, high, value, 0, RELEASE_AFTER_IDLE | SEM_EXECUTE::RELEASE_TIMESTAMP.mask()],
+        )
     }
 
     /// Methods of the compute class with their data.
     pub fn compute(&mut self, methods: &[(u16, u32)]) -> &mut Self {
         for (method, data) in methods {
-            self.methods(COMPUTE, u32::from(*method), &[*data]);
+            self.methods(COMPUTE, *method, &[*data]);
         }
         self
     }
@@ -150,12 +144,16 @@ impl Commands {
     pub fn inline_words(&mut self, to: u64, words: &[u32], report: u64, value: u32) -> &mut Self {
         let bytes = u32::try_from(words.len().saturating_mul(4)).unwrap_or(0);
         let [high, low] = halves(to);
-        self.methods(COMPUTE, compute::LINE_LENGTH_IN, &[bytes, 1, high, low]);
-        self.methods(COMPUTE, compute::LAUNCH_DMA, &[compute::INLINE_PITCH]);
-        self.data(COMPUTE, compute::LOAD_INLINE_DATA, words);
+        self.methods(COMPUTE, inline::LINE_LENGTH_IN, &[bytes, 1, high, low]);
+        self.methods(COMPUTE, inline::LAUNCH_DMA, &[INLINE_PITCH]);
+        self.data(COMPUTE, inline::LOAD_INLINE_DATA, words);
         let [high, low] = halves(report);
         // Payload low and high, address low and high, execute.
-        self.methods(COMPUTE, compute::REPORT_PAYLOAD, &[value, 0, low, high, compute::RELEASE_ONE_WORD])
+        self.methods(
+            COMPUTE,
+            report::SET_REPORT_SEMAPHORE_PAYLOAD_LOWER,
+            &[value, 0, low, high, RELEASE_ONE_WORD],
+        )
     }
 }
 

@@ -23,6 +23,7 @@ use super::vram::{Cleaner, Ticket, vram_params};
 use crate::scrub::SCRUB_PIECE;
 use crate::{GpuError, Scrub};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
+use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Layout of the system memory: ring, semaphores, commands, staging.
@@ -298,7 +299,8 @@ impl Worker {
             return Err(GpuError::Invalid(format!("{} words of commands", words.len())));
         }
         self.system.write(at, &bytes).map_err(internal)?;
-        let entry = SYSTEM_VA.saturating_add(at) | (words.len() as u64) << 42;
+        let count = u32::try_from(words.len()).unwrap_or(0);
+        let entry = RingEntry::segment(SYSTEM_VA.saturating_add(at), count);
         self.system
             .write_u64(RING.saturating_add(u64::from(self.put).saturating_mul(8)), entry)
             .map_err(internal)?;

@@ -6,19 +6,27 @@
 //! graphics engine copies too (class 9039), for who tries all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
-use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy, stream};
+use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy};
+use gpuvmk_chip::gh100::methods::copy::SET_REMAP_COMPONENTS as REMAP;
 use gpuvmk_chip::gh100::methods::{CLASS_COPY, copy};
+use gpuvmk_chip::stream::DMA::SEC_OP;
+use gpuvmk_chip::stream::header;
 use gpuvmk_chip::{Chip, Engine};
 
 /// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
-const SUBCHANNEL: u32 = 4;
+const SUBCHANNEL: u8 = 4;
 
 /// LAUNCH_DMA: copies when everything before is done, and makes the result visible.
-const ORDERED: u32 = 2 | (1 << 2);
+const ORDERED: u32 = copy::LAUNCH_DMA::DATA_TRANSFER_TYPE
+    .of(copy::LAUNCH_DMA::DATA_TRANSFER_TYPE::NON_PIPELINED)
+    | copy::LAUNCH_DMA::FLUSH_ENABLE.mask();
 /// A fill's elements: four words, all of them the first constant.
-const FOUR_WORDS: u32 = (copy::remap::SELECT_CONST_A * 0x1111)
-    | (3 << copy::remap::COMPONENT_SIZE_SHIFT)
-    | (3 << copy::remap::NUM_DST_SHIFT);
+const FOUR_WORDS: u32 = REMAP::DST_X.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_Y.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_Z.of(REMAP::DST_X::CONST_A)
+    | REMAP::DST_W.of(REMAP::DST_X::CONST_A)
+    | REMAP::COMPONENT_SIZE.of(3)
+    | REMAP::NUM_DST_COMPONENTS.of(3);
 
 /// How a chip's copy engine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +117,8 @@ struct Words {
 
 impl Words {
     fn method(&mut self, method: u16, data: &[u32]) {
-        let header = stream::OP_INCREMENT << 29 | low(data.len() as u64) << 16 | SUBCHANNEL << 13;
-        self.words.push(header | u32::from(method) >> 2);
+        let count = u16::try_from(data.len()).unwrap_or(0);
+        self.words.push(header(SEC_OP::INC_METHOD, SUBCHANNEL, method, count));
         self.words.extend_from_slice(data);
     }
 
@@ -130,11 +138,11 @@ impl Words {
         match self.dialect {
             Dialect::Fermi(_) => {
                 self.method(pcopy::SRC_ADDRESS_HIGH, &lines);
-                let mut exec = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+                let mut exec = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
                 if let Some((semaphore, sequence)) = report {
                     let [high, low] = halves(semaphore);
                     self.method(pcopy::QUERY_ADDRESS_HIGH, &[high, low, sequence]);
-                    exec |= pcopy::EXEC_QUERY | pcopy::EXEC_QUERY_SHORT;
+                    exec |= pcopy::EXEC::QUERY.mask() | pcopy::EXEC::QUERY_SHORT.mask();
                 }
                 self.method(pcopy::EXEC, &[exec]);
             }
@@ -143,22 +151,25 @@ impl Words {
                 self.method(m2mf::OFFSET_OUT_HIGH, &[to_high, to_low]);
                 let source = [from_high, from_low, from_pitch, to_pitch, length, count];
                 self.method(m2mf::OFFSET_IN_HIGH, &source);
-                let mut exec = m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT;
+                let mut exec = m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask();
                 if let Some((semaphore, sequence)) = report {
                     let [high, low] = halves(semaphore);
                     self.method(m2mf::QUERY_ADDRESS_HIGH, &[high, low, sequence]);
-                    exec |= 2 << m2mf::EXEC_QUERY_SHIFT | m2mf::EXEC_QUERY_SHORT;
+                    exec |= m2mf::EXEC::QUERY.of(m2mf::EXEC::QUERY::WRITE) | m2mf::EXEC::QUERY_SHORT.mask();
                 }
                 self.method(m2mf::EXEC, &[exec]);
             }
             Dialect::Hopper => {
                 self.method(copy::OFFSET_IN_UPPER, &lines);
-                let mut launch =
-                    ORDERED | copy::launch::SRC_PITCH | copy::launch::DST_PITCH | copy::launch::MULTI_LINE;
+                let mut launch = ORDERED
+                    | copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()
+                    | copy::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask()
+                    | copy::LAUNCH_DMA::MULTI_LINE_ENABLE.mask();
                 if let Some((semaphore, sequence)) = report {
                     let [high, low] = halves(semaphore);
                     self.method(copy::SET_SEMAPHORE_A, &[high, low, sequence]);
-                    launch |= copy::launch::SEMAPHORE_ONE_WORD << copy::launch::SEMAPHORE_SHIFT;
+                    launch |= copy::LAUNCH_DMA::SEMAPHORE_TYPE
+                        .of(copy::LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_ONE_WORD_SEMAPHORE);
                 }
                 self.method(copy::LAUNCH_DMA, &[launch]);
             }
@@ -169,11 +180,11 @@ impl Words {
     fn fill(&mut self, to: u64, elements: u32) {
         let [high, low] = halves(to);
         self.method(copy::SET_REMAP_CONST_A, &[0]);
-        self.method(copy::SET_REMAP_COMPONENTS, &[FOUR_WORDS]);
+        self.method(REMAP, &[FOUR_WORDS]);
         self.method(copy::OFFSET_OUT_UPPER, &[high, low]);
         self.method(copy::LINE_LENGTH_IN, &[elements, 1]);
-        let linear = copy::launch::SRC_PITCH | copy::launch::DST_PITCH;
-        self.method(copy::LAUNCH_DMA, &[ORDERED | linear | copy::launch::REMAP]);
+        let linear = copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask() | copy::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask();
+        self.method(copy::LAUNCH_DMA, &[ORDERED | linear | copy::LAUNCH_DMA::REMAP_ENABLE.mask()]);
     }
 }
 

@@ -17,9 +17,6 @@ const SAVED_WORDS: usize = pcopy::STATE.len() + 7;
 const IMAGE_SIZE: usize = 256;
 const _: () = assert!(SAVED_WORDS * 4 <= IMAGE_SIZE);
 
-/// log2 of the smallest tile of the firmware: 64 bytes by 8 lines.
-const TILE_HEIGHT_MASK: u32 = 7;
-
 /// The engine's context.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
@@ -56,8 +53,8 @@ impl Copy {
         } else {
             Layout::Blocks(Blocks {
                 gob: Gob::Lines,
-                height_shift: (shape >> 4) & TILE_HEIGHT_MASK,
-                depth_shift: (shape >> 8) & TILE_HEIGHT_MASK,
+                height_shift: pcopy::SRC_TILE_MODE::HEIGHT.get(shape),
+                depth_shift: pcopy::SRC_TILE_MODE::DEPTH.get(shape),
                 width: u64::from(self.word(mode + 4)),
                 height: u64::from(self.word(mode + 8)),
                 z: u64::from(self.word(mode + 16)),
@@ -69,8 +66,8 @@ impl Copy {
     }
 
     fn transfer(&self) -> Transfer {
-        let source_linear = self.exec & pcopy::EXEC_SRC_LINEAR != 0;
-        let target_linear = self.exec & pcopy::EXEC_DST_LINEAR != 0;
+        let source_linear = pcopy::EXEC::SRC_LINEAR.is_set(self.exec);
+        let target_linear = pcopy::EXEC::DST_LINEAR.is_set(self.exec);
         Transfer {
             source: self.surface(
                 pcopy::SRC_ADDRESS_HIGH,
@@ -96,7 +93,7 @@ impl Model for Copy {
             host::SET_OBJECT => self.object = method.data,
             pcopy::NOP | pcopy::PM_TRIGGER | pcopy::WRCACHE_FLUSH => {}
             pcopy::EXEC => {
-                if method.data & pcopy::EXEC_FORMAT != 0 {
+                if pcopy::EXEC::FORMAT.is_set(method.data) {
                     return Err(Refusal::Illegal);
                 }
                 self.exec = method.data;
@@ -122,8 +119,8 @@ impl Model for Copy {
         let progress = self.transfer().advance(run, &mut position)?;
         match progress {
             Progress::Paused => self.position = Some(position),
-            Progress::Done if self.exec & pcopy::EXEC_QUERY != 0 => {
-                let short = self.exec & pcopy::EXEC_QUERY_SHORT != 0;
+            Progress::Done if pcopy::EXEC::QUERY.is_set(self.exec) => {
+                let short = pcopy::EXEC::QUERY_SHORT.is_set(self.exec);
                 let va = self.address(pcopy::QUERY_ADDRESS_HIGH);
                 let report = if short { Report::Word } else { Report::FourWords };
                 run.memory.write_report(va, self.word(pcopy::QUERY_COUNTER).into(), report)?;

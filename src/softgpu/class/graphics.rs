@@ -6,7 +6,8 @@ use super::m2mf::{self, M2mf};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
 use crate::mmu::channel_memory::Report;
 use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
-use gpuvmk_chip::gf100::methods::{self, graphics, graphics_intr, host, query};
+use gpuvmk_chip::gf100::methods::{self, graphics, host, query};
+use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
 use gpuvmk_chip::stream::Method;
 
 /// Words of a class's report methods.
@@ -28,7 +29,7 @@ struct Query {
 impl Query {
     fn address(&self) -> u64 {
         let [high, low, _] = self.words;
-        u64::from(high & 0xff) << 32 | u64::from(low)
+        u64::from(query::ADDRESS_HIGH::OFFSET_UPPER.get(high)) << 32 | u64::from(low)
     }
 
     fn sequence(&self) -> u32 {
@@ -55,16 +56,16 @@ impl Query {
     }
 
     fn get(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
-        if data & 3 != query::GET_MODE_SYNC {
+        if query::GET::MODE.get(data) != query::GET::MODE::SYNC {
             // The model counts no samples or primitives: every counter reads 0.
-            let selected = (data >> query::GET_SELECT_SHIFT) & 0x1f;
+            let selected = query::GET::SELECT.get(data);
             let value = if selected == 0 { self.sequence() } else { 0 };
-            let short = data & query::GET_SHORT != 0;
+            let short = query::GET::SHORT.is_set(data);
             let report = if short { Report::Word } else { Report::FourWords };
             run.memory.write_report(self.address(), value.into(), report)?;
             effects.released = true;
         }
-        effects.interrupt |= data & query::GET_INTERRUPT != 0;
+        effects.interrupt |= query::GET::INTERRUPT.is_set(data);
         Ok(())
     }
 }
@@ -83,11 +84,10 @@ pub(crate) struct Graphics {
 
 impl Graphics {
     fn bind(&mut self, method: Method) -> Result<(), Refusal> {
-        let [low, high, _, _] = method.data.to_le_bytes();
-        let class = u16::from_le_bytes([low, high]);
+        let class = host::SET_OBJECT::NVCLASS.get_u16(method.data);
         let known = [methods::m2mf::CLASS, methods::CLASS_2D, methods::CLASS_3D, methods::CLASS_COMPUTE];
         if !known.contains(&class) {
-            return Err(Refusal::Graphics { status: graphics_intr::ILLEGAL_CLASS, class });
+            return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), class });
         }
         if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
             *bound = class;
@@ -97,7 +97,8 @@ impl Graphics {
 
     fn notify(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
         let [high, low] = self.notifier;
-        let va = u64::from(high & 0xff) << 32 | u64::from(low);
+        let upper = graphics::NOTIFY_ADDRESS_HIGH::OFFSET_UPPER.get(high);
+        let va = u64::from(upper) << 32 | u64::from(low);
         let mut notifier = [0; 16];
         let time = run.clock.timestamp().to_le_bytes();
         for (to, from) in notifier.iter_mut().zip(time) {
@@ -105,7 +106,7 @@ impl Graphics {
         }
         run.memory.write(va, &notifier)?;
         effects.released = true;
-        effects.interrupt |= data & 1 != 0;
+        effects.interrupt |= graphics::NOTIFY::AWAKEN.is_set(data);
         Ok(())
     }
 }
@@ -118,7 +119,7 @@ impl Model for Graphics {
         }
         let class = self.classes.get(usize::from(method.subchannel)).copied().unwrap_or(0);
         if class == 0 {
-            return Err(Refusal::Graphics { status: graphics_intr::ILLEGAL_CLASS, class });
+            return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), class });
         }
         let data = method.data;
         let [high, low] = &mut self.notifier;

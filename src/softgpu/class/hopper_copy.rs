@@ -12,10 +12,11 @@ use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
 use crate::words::halves;
 use gpuvmk_chip::gh100::methods::copy::{
-    self, FIRST_STATE, LAST_STATE, METHODS, launch, remap, render_enable, surface,
+    self, FIRST_STATE, LAST_STATE, LAUNCH_DMA, METHODS, SET_REMAP_COMPONENTS as REMAP, surface,
 };
 use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
 use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 
 /// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
@@ -60,7 +61,7 @@ impl HopperCopy {
         let mut words = [0; METHODS.len()];
         let enable = index(copy::SET_RENDER_ENABLE_C).and_then(|index| words.get_mut(index));
         if let Some(enable) = enable {
-            *enable = render_enable::TRUE;
+            *enable = copy::SET_RENDER_ENABLE_C::MODE::TRUE;
         }
         Self { number, words, launch: 0, position: None }
     }
@@ -101,23 +102,31 @@ impl HopperCopy {
             _ => None,
         };
         if let Some((x, y)) = packed {
-            self.set(x, data & 0xffff);
-            self.set(y, data >> 16);
+            self.set(x, copy::SET_DST_ORIGIN::X.get(data));
+            self.set(y, copy::SET_DST_ORIGIN::Y.get(data));
         }
         Ok(())
     }
 
     /// Checks that a launch asks for nothing that is not there.
     fn check(&self, data: u32) -> Result<(), Refusal> {
-        let refused =
-            [launch::SRC_PHYSICAL, launch::DST_PHYSICAL, launch::COPY_TYPE_MASK, launch::VPR, launch::SCRUB];
-        let semaphore = data >> launch::SEMAPHORE_SHIFT & 3;
+        let refused = [
+            LAUNCH_DMA::SRC_TYPE,
+            LAUNCH_DMA::DST_TYPE,
+            LAUNCH_DMA::COPY_TYPE,
+            LAUNCH_DMA::VPRMODE,
+            LAUNCH_DMA::MEMORY_SCRUB_ENABLE,
+        ];
+        let semaphore = LAUNCH_DMA::SEMAPHORE_TYPE.get(data);
         let enable = self.word(copy::SET_RENDER_ENABLE_C);
-        let wrong = refused.iter().any(|bits| data & bits != 0)
-            || data & launch::TRANSFER_MASK == launch::TRANSFER_INVALID
-            || semaphore > launch::SEMAPHORE_FOUR_WORDS
-            || (semaphore != 0 && data & launch::REDUCTION != 0 && self.reduction(data).is_none())
-            || ![render_enable::FALSE, render_enable::TRUE].contains(&enable);
+        let wrong = refused.iter().any(|field| field.is_set(data))
+            || LAUNCH_DMA::DATA_TRANSFER_TYPE.get(data) > LAUNCH_DMA::DATA_TRANSFER_TYPE::NON_PIPELINED
+            || semaphore > LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_FOUR_WORD_SEMAPHORE
+            || (semaphore != 0
+                && LAUNCH_DMA::SEMAPHORE_REDUCTION_ENABLE.is_set(data)
+                && self.reduction(data).is_none())
+            || ![copy::SET_RENDER_ENABLE_C::MODE::FALSE, copy::SET_RENDER_ENABLE_C::MODE::TRUE]
+                .contains(&enable);
         if wrong {
             log::debug!("softgpu: copy engine {} refuses launch {data:#010x}", self.number);
             return Err(self.refusal());
@@ -126,18 +135,19 @@ impl HopperCopy {
     }
 
     fn reduction(&self, data: u32) -> Option<Reduction> {
-        let signed = data & launch::REDUCTION_UNSIGNED == 0;
-        let reduction = Reduction::of_host(data >> launch::REDUCTION_SHIFT & 0xf)?;
+        let signed = !LAUNCH_DMA::SEMAPHORE_REDUCTION_SIGN.is_set(data);
+        let reduction = Reduction::of_host(LAUNCH_DMA::SEMAPHORE_REDUCTION.get(data))?;
         reduction.supports(operand(data), signed).then_some(reduction)
     }
 
     /// One side of a launch. `element` is the size of what widths and origins count.
     fn surface(&self, side: &Side, element: u64) -> Result<Surface, Refusal> {
-        let layout = if self.launch & side.linear != 0 {
+        let layout = if side.linear.is_set(self.launch) {
             Layout::Pitch(i64::from(self.word(side.pitch).cast_signed()))
         } else {
             let shape = self.word(side.block_size);
-            let [width, height_shift, depth_shift] = [0, 4, 8].map(|shift| (shape >> shift) & 0xf);
+            use copy::SET_DST_BLOCK_SIZE::{DEPTH, HEIGHT, WIDTH};
+            let [width, height_shift, depth_shift] = [WIDTH, HEIGHT, DEPTH].map(|field| field.get(shape));
             if width != 0 || height_shift > MAX_BLOCK_SHIFT || depth_shift > MAX_BLOCK_SHIFT {
                 return Err(self.refusal());
             }
@@ -157,30 +167,31 @@ impl HopperCopy {
     }
 
     fn work(&self) -> Result<Work, Refusal> {
-        let none = self.launch & launch::TRANSFER_MASK == 0;
-        if none || self.word(copy::SET_RENDER_ENABLE_C) == render_enable::FALSE {
+        let none = !LAUNCH_DMA::DATA_TRANSFER_TYPE.is_set(self.launch);
+        if none || self.word(copy::SET_RENDER_ENABLE_C) == copy::SET_RENDER_ENABLE_C::MODE::FALSE {
             return Ok(Work::Nothing);
         }
         let length = u64::from(self.word(copy::LINE_LENGTH_IN));
-        let multi = self.launch & launch::MULTI_LINE != 0;
+        let multi = LAUNCH_DMA::MULTI_LINE_ENABLE.is_set(self.launch);
         let count = if multi { u64::from(self.word(copy::LINE_COUNT)) } else { 1 };
-        if self.launch & launch::REMAP == 0 {
+        if !LAUNCH_DMA::REMAP_ENABLE.is_set(self.launch) {
             let (source, target) = (self.surface(&SOURCE, 1)?, self.surface(&TARGET, 1)?);
             return Ok(Work::Copy(Transfer { source, target, length, count }));
         }
-        let components = self.word(copy::SET_REMAP_COMPONENTS);
+        let components = self.word(REMAP);
         // CAST: two bits.
-        let one_more = |shift: u32| (components >> shift & 3) as usize + 1;
-        let component = one_more(remap::COMPONENT_SIZE_SHIFT);
-        let sources = one_more(remap::NUM_SRC_SHIFT);
-        let targets = one_more(remap::NUM_DST_SHIFT);
+        let one_more = |field: Field| field.get(components) as usize + 1;
+        let component = one_more(REMAP::COMPONENT_SIZE);
+        let sources = one_more(REMAP::NUM_SRC_COMPONENTS);
+        let targets = one_more(REMAP::NUM_DST_COMPONENTS);
         let mut selects = [Select::Keep; 4];
-        for (shift, select) in (0..).step_by(4).zip(&mut selects) {
-            *select = match components >> shift & 7 {
-                number @ 0..=3 => Select::Source(u8::try_from(number).unwrap_or(0)),
-                remap::SELECT_CONST_A => Select::Constant(self.word(copy::SET_REMAP_CONST_A)),
-                remap::SELECT_CONST_B => Select::Constant(self.word(copy::SET_REMAP_CONST_B)),
-                remap::SELECT_NO_WRITE => Select::Keep,
+        let places = [REMAP::DST_X, REMAP::DST_Y, REMAP::DST_Z, REMAP::DST_W];
+        for (place, select) in places.into_iter().zip(&mut selects) {
+            *select = match place.get(components) {
+                number @ 0..=REMAP::DST_X::SRC_W => Select::Source(u8::try_from(number).unwrap_or(0)),
+                REMAP::DST_X::CONST_A => Select::Constant(self.word(copy::SET_REMAP_CONST_A)),
+                REMAP::DST_X::CONST_B => Select::Constant(self.word(copy::SET_REMAP_CONST_B)),
+                REMAP::DST_X::NO_WRITE => Select::Keep,
                 _ => return Err(self.refusal()),
             };
         }
@@ -195,19 +206,19 @@ impl HopperCopy {
 
     fn complete(&self, run: &Run<'_>, effects: &mut Effects) -> Result<(), Refusal> {
         let data = self.launch;
-        let semaphore = data >> launch::SEMAPHORE_SHIFT & 3;
+        let semaphore = LAUNCH_DMA::SEMAPHORE_TYPE.get(data);
         if semaphore != 0 {
             let va = self.address(copy::SET_SEMAPHORE_A);
             let operand = operand(data);
             let upper = u64::from(self.word(copy::SET_SEMAPHORE_PAYLOAD_UPPER)) << 32;
             let payload = (upper | u64::from(self.word(copy::SET_SEMAPHORE_PAYLOAD))) & operand.mask();
-            let timed = semaphore == launch::SEMAPHORE_FOUR_WORDS;
-            if data & launch::REDUCTION != 0 {
+            let timed = semaphore == LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_FOUR_WORD_SEMAPHORE;
+            if LAUNCH_DMA::SEMAPHORE_REDUCTION_ENABLE.is_set(data) {
                 let reduction = self.reduction(data).ok_or(self.refusal())?;
                 if timed {
                     run.memory.write_time(va)?;
                 }
-                let signed = data & launch::REDUCTION_UNSIGNED == 0;
+                let signed = !LAUNCH_DMA::SEMAPHORE_REDUCTION_SIGN.is_set(data);
                 run.memory.reduce(va, reduction, operand, signed, payload)?;
             } else {
                 let report = match operand {
@@ -219,13 +230,13 @@ impl HopperCopy {
             }
             effects.released = true;
         }
-        effects.interrupt |= data & launch::INTERRUPT_MASK != 0;
+        effects.interrupt |= LAUNCH_DMA::INTERRUPT_TYPE.is_set(data);
         Ok(())
     }
 }
 
 fn operand(data: u32) -> Operand {
-    if data & launch::PAYLOAD_64BIT != 0 { Operand::DoubleWord } else { Operand::Word }
+    if LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(data) { Operand::DoubleWord } else { Operand::Word }
 }
 
 /// The methods of one side.
@@ -236,7 +247,7 @@ struct Side {
     /// The line follows.
     origin_x: u16,
     /// Bit of a launch.
-    linear: u32,
+    linear: Field,
 }
 
 const SOURCE: Side = Side {
@@ -244,7 +255,7 @@ const SOURCE: Side = Side {
     pitch: copy::PITCH_IN,
     block_size: copy::SET_SRC_BLOCK_SIZE,
     origin_x: copy::SRC_ORIGIN_X,
-    linear: launch::SRC_PITCH,
+    linear: LAUNCH_DMA::SRC_MEMORY_LAYOUT,
 };
 
 const TARGET: Side = Side {
@@ -252,15 +263,15 @@ const TARGET: Side = Side {
     pitch: copy::PITCH_OUT,
     block_size: copy::SET_DST_BLOCK_SIZE,
     origin_x: copy::DST_ORIGIN_X,
-    linear: launch::DST_PITCH,
+    linear: LAUNCH_DMA::DST_MEMORY_LAYOUT,
 };
 
 impl Model for HopperCopy {
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
         match method.method {
-            host::SET_OBJECT if method.data & 0xffff == u32::from(CLASS_COPY) => {}
+            host::SET_OBJECT if host::SET_OBJECT::NVCLASS.get_u16(method.data) == CLASS_COPY => {}
             host::SET_OBJECT => return Err(self.refusal()),
-            copy::LAUNCH_DMA => {
+            LAUNCH_DMA => {
                 self.check(method.data)?;
                 self.store(method)?;
                 self.launch = method.data;

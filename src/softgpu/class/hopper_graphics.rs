@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::inline::{self, InlineToMemory};
 use super::report::{self, Reports};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
-use gpuvmk_chip::gh100::methods::graphics::{self, intr};
+use gpuvmk_chip::gh100::methods::graphics::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
+use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
 use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
 use gpuvmk_chip::gh100::methods::{
     CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, MethodDef, host, lookup,
@@ -58,9 +59,12 @@ impl Default for HopperGraphics {
 fn launches(class: u16, method: u16, data: u32) -> bool {
     let listed = |methods: &'static [MethodDef]| find(methods, method).is_some();
     match (class, method) {
-        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS_B) => data & graphics::PCAS_B_SCHEDULE != 0,
+        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS_B) => {
+            graphics::SEND_SIGNALING_PCAS_B::SCHEDULE.is_set(data)
+        }
         (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS2_B) => {
-            !graphics::PCAS2_B_HARMLESS.contains(&(data & 0xf))
+            let action = PCAS_ACTION.get(data);
+            !matches!(action, PCAS_ACTION::NOP | PCAS_ACTION::INVALIDATE | PCAS_ACTION::PREFETCH)
         }
         (CLASS_3D, _) => listed(graphics::THREED_METHODS),
         (CLASS_2D, _) => listed(graphics::TWOD_METHODS),
@@ -80,15 +84,14 @@ fn refuse_launch(class: u16, method: u16) -> Refusal {
              stops its channel. Use a physical GPU for compute and graphics."
         );
     }
-    Refusal::Graphics { status: intr::ILLEGAL_METHOD, class }
+    Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class }
 }
 
 impl HopperGraphics {
     fn bind(&mut self, method: Method) -> Result<(), Refusal> {
-        let [low, high, _, _] = method.data.to_le_bytes();
-        let class = u16::from_le_bytes([low, high]);
+        let class = host::SET_OBJECT::NVCLASS.get_u16(method.data);
         if ![CLASS_INLINE, CLASS_2D, CLASS_3D, CLASS_COMPUTE].contains(&class) {
-            return Err(Refusal::Graphics { status: intr::ILLEGAL_CLASS, class });
+            return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), class });
         }
         if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
             *bound = class;
@@ -98,11 +101,11 @@ impl HopperGraphics {
 
     fn notify(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
         let [high, low] = self.notifier;
-        let va = u64::from(high & 0x01ff_ffff) << 32 | u64::from(low);
+        let va = u64::from(graphics::SET_NOTIFY_A::ADDRESS_UPPER.get(high)) << 32 | u64::from(low);
         run.memory.write(va.saturating_add(8), &[0; 8])?;
         run.memory.write(va, &run.clock.timestamp().to_le_bytes())?;
         effects.released = true;
-        effects.interrupt |= data & 1 != 0;
+        effects.interrupt |= graphics::NOTIFY::AWAKEN.is_set(data);
         Ok(())
     }
 

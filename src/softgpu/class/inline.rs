@@ -7,8 +7,8 @@ use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
-use gpuvmk_chip::gh100::methods::graphics::intr;
-use gpuvmk_chip::gh100::methods::inline::{self, launch};
+use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
+use gpuvmk_chip::gh100::methods::inline::{self, LAUNCH_DMA};
 use gpuvmk_chip::gh100::mmu::VA_MAX;
 
 /// Words kept: methods 0x180 to 0x1fc.
@@ -45,14 +45,14 @@ impl InlineToMemory {
     }
 
     fn transfer(&self) -> Inline {
-        let layout = if self.word(inline::LAUNCH_DMA) & launch::DST_PITCH != 0 {
+        let layout = if LAUNCH_DMA::DST_MEMORY_LAYOUT.is_set(self.word(LAUNCH_DMA)) {
             Layout::Pitch(i64::from(self.word(inline::PITCH_OUT).cast_signed()))
         } else {
             let shape = self.word(inline::SET_DST_BLOCK_SIZE);
             Layout::Blocks(Blocks {
                 gob: Gob::Sectors,
-                height_shift: (shape >> 4) & 7,
-                depth_shift: (shape >> 8) & 7,
+                height_shift: inline::SET_DST_BLOCK_SIZE::HEIGHT.get(shape),
+                depth_shift: inline::SET_DST_BLOCK_SIZE::DEPTH.get(shape),
                 width: self.word(inline::SET_DST_WIDTH).into(),
                 height: self.word(inline::SET_DST_HEIGHT).into(),
                 x: self.word(inline::SET_DST_ORIGIN_BYTES_X).into(),
@@ -75,7 +75,7 @@ impl InlineToMemory {
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         if method == inline::LOAD_INLINE_DATA {
-            let refused = Refusal::Graphics { status: intr::DATA_ERROR, class };
+            let refused = Refusal::Graphics { status: NV_PGRAPH_INTR::CLASS_ERROR.mask(), class };
             let done = self.done.ok_or(refused)?;
             let transfer = self.transfer();
             let at = transfer.store(run, done, data)?;
@@ -87,7 +87,7 @@ impl InlineToMemory {
         }
         if let Some(word) = index(method).and_then(|index| self.words.get_mut(index)) {
             *word = data;
-            if method == inline::LAUNCH_DMA {
+            if method == LAUNCH_DMA {
                 self.done = Some(0);
                 if self.transfer().total() == 0 {
                     self.complete(run, effects)?;
@@ -98,25 +98,26 @@ impl InlineToMemory {
     }
 
     fn complete(&self, run: &Run<'_>, effects: &mut Effects) -> Result<(), MmuFault> {
-        let data = self.word(inline::LAUNCH_DMA);
-        if data >> launch::COMPLETION_SHIFT & 3 == launch::COMPLETION_RELEASE {
+        let data = self.word(LAUNCH_DMA);
+        if LAUNCH_DMA::COMPLETION_TYPE.get(data) == LAUNCH_DMA::COMPLETION_TYPE::RELEASE_SEMAPHORE {
             let va = self.address(inline::SET_I2M_SEMAPHORE_A);
             let payload = self.word(inline::SET_I2M_SEMAPHORE_C).into();
-            let reduction = Reduction::of_graphics(data >> launch::REDUCTION_SHIFT & 7);
-            match reduction.filter(|_| data & launch::REDUCTION != 0) {
+            let reduction = Reduction::of_graphics(LAUNCH_DMA::REDUCTION_OP.get(data));
+            match reduction.filter(|_| LAUNCH_DMA::REDUCTION_ENABLE.is_set(data)) {
                 Some(reduction) => {
-                    let signed = data & launch::REDUCTION_SIGNED != 0;
+                    let signed =
+                        LAUNCH_DMA::REDUCTION_FORMAT.get(data) & LAUNCH_DMA::REDUCTION_FORMAT::SIGNED_32 != 0;
                     run.memory.reduce(va, reduction, Operand::Word, signed, payload)?;
                 }
                 None => {
-                    let one_word = data & launch::ONE_WORD != 0;
+                    let one_word = LAUNCH_DMA::SEMAPHORE_STRUCT_SIZE.is_set(data);
                     let report = if one_word { Report::Word } else { Report::FourWords };
                     run.memory.write_report(va, payload, report)?;
                 }
             }
             effects.released = true;
         }
-        effects.interrupt |= data & launch::INTERRUPT_MASK != 0;
+        effects.interrupt |= LAUNCH_DMA::INTERRUPT_TYPE.is_set(data);
         Ok(())
     }
 

@@ -9,8 +9,9 @@ use super::transfer::{Inline, Position, Transfer};
 use crate::engine::model::{Effects, Progress, Refusal, Run};
 use crate::mmu::channel_memory::Report;
 use gpuvmk_chip::channel_event::MmuFault;
-use gpuvmk_chip::gf100::methods::{graphics_intr, lookup, m2mf};
+use gpuvmk_chip::gf100::methods::{lookup, m2mf};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
+use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
 
 /// First method that is kept.
 const FIRST: u16 = 0x200;
@@ -55,7 +56,8 @@ impl M2mf {
     }
 
     fn address(&self, high: u16) -> u64 {
-        u64::from(self.word(high) & 0xff) << 32 | u64::from(self.word(high + 4))
+        u64::from(m2mf::OFFSET_IN_HIGH::OFFSET_UPPER.get(self.word(high))) << 32
+            | u64::from(self.word(high + 4))
     }
 
     /// Tiling methods come in a fixed order: mode, pitch, height, depth, z.
@@ -63,8 +65,8 @@ impl M2mf {
         let shape = self.word(mode);
         Blocks {
             gob: Gob::Lines,
-            height_shift: (shape >> 4) & 7,
-            depth_shift: (shape >> 8) & 7,
+            height_shift: m2mf::TILING_MODE_IN::HEIGHT.get(shape),
+            depth_shift: m2mf::TILING_MODE_IN::DEPTH.get(shape),
             width: u64::from(self.word(mode + 4)),
             height: u64::from(self.word(mode + 8)),
             x: u64::from(self.word(x)),
@@ -74,7 +76,7 @@ impl M2mf {
     }
 
     fn source(&self) -> Surface {
-        let layout = if self.word(m2mf::EXEC) & m2mf::EXEC_LINEAR_IN != 0 {
+        let layout = if m2mf::EXEC::LINEAR_IN.is_set(self.word(m2mf::EXEC)) {
             Layout::Pitch(i64::from(self.word(m2mf::PITCH_IN).cast_signed()))
         } else {
             Layout::Blocks(self.blocks(m2mf::TILING_MODE_IN, m2mf::TILING_POSITION_IN_X))
@@ -83,7 +85,7 @@ impl M2mf {
     }
 
     fn target(&self) -> Surface {
-        let layout = if self.word(m2mf::EXEC) & m2mf::EXEC_LINEAR_OUT != 0 {
+        let layout = if m2mf::EXEC::LINEAR_OUT.is_set(self.word(m2mf::EXEC)) {
             Layout::Pitch(i64::from(self.word(m2mf::PITCH_OUT).cast_signed()))
         } else {
             Layout::Blocks(self.blocks(m2mf::TILING_MODE_OUT, m2mf::TILING_POSITION_OUT_X))
@@ -108,7 +110,10 @@ impl M2mf {
         effects: &mut Effects,
     ) -> Result<Progress, Refusal> {
         if lookup(m2mf::CLASS, method).is_none() {
-            return Err(Refusal::Graphics { status: graphics_intr::ILLEGAL_METHOD, class: m2mf::CLASS });
+            return Err(Refusal::Graphics {
+                status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(),
+                class: m2mf::CLASS,
+            });
         }
         match method {
             m2mf::DATA => {
@@ -124,7 +129,7 @@ impl M2mf {
         if method != m2mf::EXEC {
             return Ok(Progress::Done);
         }
-        if data & m2mf::EXEC_PUSH != 0 {
+        if m2mf::EXEC::PUSH.is_set(data) {
             self.activity = Activity::Inline(0);
             return Ok(Progress::Done);
         }
@@ -155,7 +160,7 @@ impl M2mf {
 
     fn inline(&mut self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
         let Activity::Inline(done) = self.activity else {
-            return Err(Refusal::Graphics { status: graphics_intr::DATA_ERROR, class: m2mf::CLASS });
+            return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::CLASS_ERROR.mask(), class: m2mf::CLASS });
         };
         let inline = Inline { target: self.target(), length: self.length(), count: self.count() };
         let at = inline.store(run, done, data)?;
@@ -168,14 +173,14 @@ impl M2mf {
 
     fn complete(&self, run: &Run<'_>, effects: &mut Effects) -> Result<(), MmuFault> {
         let exec = self.word(m2mf::EXEC);
-        if (exec >> m2mf::EXEC_QUERY_SHIFT) & 3 == 2 {
-            let short = exec & m2mf::EXEC_QUERY_SHORT != 0;
+        if m2mf::EXEC::QUERY.get(exec) == m2mf::EXEC::QUERY::WRITE {
+            let short = m2mf::EXEC::QUERY_SHORT.is_set(exec);
             let va = self.address(m2mf::QUERY_ADDRESS_HIGH);
             let report = if short { Report::Word } else { Report::FourWords };
             run.memory.write_report(va, self.word(m2mf::QUERY_SEQUENCE).into(), report)?;
             effects.released = true;
         }
-        if (exec >> m2mf::EXEC_INTERRUPT_SHIFT) & 3 != 0 {
+        if m2mf::EXEC::INTERRUPT.is_set(exec) {
             effects.interrupt = true;
         }
         Ok(())

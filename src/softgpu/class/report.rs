@@ -5,7 +5,8 @@
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
-use gpuvmk_chip::gh100::methods::graphics::intr;
+use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
+use gpuvmk_chip::gh100::methods::report::ANY::OPERATION;
 use gpuvmk_chip::gh100::methods::report::{self, Form, OLD};
 
 /// Words of the saved state.
@@ -31,9 +32,6 @@ fn index(method: u16) -> Option<usize> {
     }
 }
 
-/// Address bits 56:32 in a high word.
-const ADDRESS_HIGH: u32 = 0x01ff_ffff;
-
 impl Reports {
     /// Executes a method if it is one of these. `form` is that of the class's REPORT_SEMAPHORE_EXECUTE.
     pub(super) fn method(
@@ -44,6 +42,7 @@ impl Reports {
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         let wide = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let address = |upper: u32, low: u32| wide(report::ADDRESS_UPPER::ADDRESS.get(upper), low);
         let [a, b, c, low, high, address_low, address_high] = self.words;
         let place = index(method).and_then(|index| self.words.get_mut(index));
         if let Some(word) = place {
@@ -51,21 +50,19 @@ impl Reports {
             return Ok(());
         }
         let (form, va, payload) = match method {
-            report::SET_REPORT_SEMAPHORE_D => (&OLD, wide(a & ADDRESS_HIGH, b), u64::from(c)),
-            report::REPORT_SEMAPHORE_EXECUTE => {
-                (form, wide(address_high & ADDRESS_HIGH, address_low), wide(high, low))
-            }
+            report::SET_REPORT_SEMAPHORE_D => (&OLD, address(a, b), u64::from(c)),
+            report::REPORT_SEMAPHORE_EXECUTE => (form, address(address_high, address_low), wide(high, low)),
             _ => return Ok(()),
         };
-        let refused = Refusal::Graphics { status: intr::DATA_ERROR, class };
-        let value = match data & report::OPERATION {
-            report::RELEASE => payload,
-            report::REPORT_ONLY => 0,
+        let refused = Refusal::Graphics { status: NV_PGRAPH_INTR::CLASS_ERROR.mask(), class };
+        let value = match OPERATION.get(data) {
+            OPERATION::RELEASE => payload,
+            OPERATION::REPORT_ONLY => 0,
             _ => return Err(refused),
         };
         write(run, data, form, va, value).ok_or(refused)??;
         effects.released = true;
-        effects.interrupt |= data & form.awaken != 0;
+        effects.interrupt |= form.awaken.is_set(data);
         Ok(())
     }
 
@@ -90,21 +87,21 @@ fn write(
     va: u64,
     value: u64,
 ) -> Option<Result<(), gpuvmk_chip::channel_event::MmuFault>> {
-    let report_only = data & report::OPERATION == report::REPORT_ONLY;
-    let operand =
-        if data & form.payload_64bit != 0 || report_only { Operand::DoubleWord } else { Operand::Word };
-    let report = match data >> form.size_shift & form.size_mask {
+    let report_only = OPERATION.get(data) == OPERATION::REPORT_ONLY;
+    let double = form.payload_64bit.is_some_and(|field| field.is_set(data)) || report_only;
+    let operand = if double { Operand::DoubleWord } else { Operand::Word };
+    let report = match form.structure_size.get(data) {
         0 => Report::FourWords,
         1 => Report::Word,
         2 => Report::DoubleWord,
         _ => return None,
     };
     let value = value & operand.mask();
-    if data & form.reduction == 0 {
+    if !form.reduction.is_set(data) {
         return Some(run.memory.write_report(va, value, report));
     }
-    let reduction = Reduction::of_graphics(data >> form.reduction_shift & 7)?;
-    let signed = data & form.reduction_signed != 0;
+    let reduction = Reduction::of_graphics(form.reduction_op.get(data))?;
+    let signed = form.reduction_format.get(data) & 1 != 0;
     let operand = if report == Report::DoubleWord { Operand::DoubleWord } else { operand };
     let timed = || if report == Report::FourWords { run.memory.write_time(va) } else { Ok(()) };
     Some(timed().and_then(|()| run.memory.reduce(va, reduction, operand, signed, value)))

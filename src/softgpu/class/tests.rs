@@ -98,7 +98,7 @@ impl Wishes {
 
 /// Gives an engine all methods of the copy, and the one that starts it.
 fn start(engine: &mut Copy, run: &Run<'_>, effects: &mut Effects) -> Progress {
-    let exec = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+    let exec = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
     let methods = [
         (pcopy::SRC_ADDRESS_LOW, 0),
         (pcopy::DST_ADDRESS_LOW, TARGET as u32),
@@ -108,7 +108,7 @@ fn start(engine: &mut Copy, run: &Run<'_>, effects: &mut Effects) -> Progress {
         (pcopy::Y_COUNT, (SIZE / LINE) as u32),
         (pcopy::QUERY_ADDRESS_LOW, REPORT as u32),
         (pcopy::QUERY_COUNTER, 7),
-        (pcopy::EXEC, exec | pcopy::EXEC_QUERY | pcopy::EXEC_QUERY_SHORT),
+        (pcopy::EXEC, exec | pcopy::EXEC::QUERY.mask() | pcopy::EXEC::QUERY_SHORT.mask()),
     ];
     let method = |(method, data)| Method { subchannel: 0, method, data };
     let [.., last] = methods.map(method).map(|method| engine.method(run, method, effects).unwrap());

@@ -11,12 +11,12 @@ use crate::mmu::AddressSpace;
 use crate::mmu::channel_memory::ChannelMemory;
 use crate::mmu::client::Client;
 use crate::mmu::system::MemorySystem;
-use crate::words::read_u64;
+use crate::words::{halves, read_u64};
 use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
-use gpuvmk_chip::gf100::ramin::{
-    CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO,
-};
+use gpuvmk_chip::gf100::mmu::VA_MAX;
+use gpuvmk_chip::gf100::ramin::{COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, aperture};
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 
 /// Entries of a patch list that are applied; the list's page has room for as many.
@@ -58,17 +58,13 @@ impl Image {
             Engine::Copy(number) => COPY0_CONTEXT_LO + COPY_CONTEXT_STRIDE * u64::from(number),
         };
         let pointer = read_u64(block, offset);
-        let address = pointer & 0xff_ffff_f000;
-        let home = if pointer & u64::from(CONTEXT_VIRTUAL) != 0 {
+        let address = pointer & VA_MAX & !(PAGE_SIZE - 1);
+        let [low, _] = halves(pointer);
+        let home = if GRAPHICS_CONTEXT_LO::VIRTUAL.is_set(low) {
             Some(Home::Virtual(system.mmu.address_space(block)))
         } else {
-            match pointer & 3 {
-                // A pointer that was never written is no context in the first page of VRAM.
-                0 if pointer != 0 => Some(Home::Physical(Aperture::Vram)),
-                2 => Some(Home::Physical(Aperture::SystemCoherent)),
-                3 => Some(Home::Physical(Aperture::SystemNonCoherent)),
-                _ => None,
-            }
+            // A pointer that was never written is no context in the first page of VRAM.
+            aperture(GRAPHICS_CONTEXT_LO::TARGET.get(low)).filter(|_| pointer != 0).map(Home::Physical)
         };
         match home {
             Some(home) => Ok(Self { engine, channel, home, address }),

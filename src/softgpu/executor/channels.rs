@@ -11,13 +11,16 @@ use crate::chip::GH100;
 use crate::class::{hopper_copy, hopper_graphics};
 use crate::core::Core;
 use crate::events::driver_number;
-use crate::fifo::ramfc::{self, compose, engine_number};
+use crate::fifo::ramfc::{compose, engine_number};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
-use gpuvmk_chip::gf100::methods::host::ENGINE_SOFTWARE;
+use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
 use gpuvmk_chip::gf100::ramin::{
-    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO, USERD_GP_GET, VA_LIMIT_LO,
+    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, PAGE_DIRECTORY_LO,
+    RAMFC_ENGINES, VA_LIMIT_LO,
 };
 use gpuvmk_chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_SIZE};
+use gpuvmk_chip::stream::GPFIFO_ENTRY_SIZE;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_gpu::{ChannelSpec, GpuError, SpaceHandle};
 use gpuvmk_units::backend::{Backend, EngineBackend};
@@ -27,18 +30,14 @@ use super::spaces::directory;
 /// The first channel number that is given out.
 const FIRST: u16 = 1;
 
-/// Bytes of USERD.
-pub(super) const USERD_SIZE: u64 = 0x200;
-
 /// Ring addresses are below this.
 const RING_LIMIT: u64 = 1 << 40;
 
 /// Largest ring: 2 to this entries.
 const MAX_RING_LOG2: u8 = 24;
 
-/// A channel's host memory: its instance block, and an image for every engine.
-const INSTANCE_SIZE: u64 = 0x1000;
 const COPY_ENGINES: u64 = 3;
+/// A channel's host memory: its instance block, and an image for every engine.
 const SLOT_SIZE: u64 = INSTANCE_SIZE + hopper_graphics::IMAGE_SIZE + COPY_ENGINES * hopper_copy::IMAGE_SIZE;
 
 /// Bytes of VRAM that channels take, from address 0 on.
@@ -101,11 +100,11 @@ fn routing(engines: EngineSet) -> Result<[u8; 8], GpuError> {
     if !serves || primary.next().is_some() {
         return Err(refused());
     }
-    let mut numbers = [ENGINE_SOFTWARE; 8];
+    let mut numbers = [SOFTWARE_NUMBER; 8];
     for (subchannel, number) in (0..SUBCHANNEL_SOFTWARE).zip(&mut numbers) {
         *number = match (first, second) {
             (Engine::Graphics, Some(copy)) if subchannel == SUBCHANNEL_COPY => engine_number(copy),
-            (Engine::Graphics, None) if subchannel == SUBCHANNEL_COPY => ENGINE_SOFTWARE,
+            (Engine::Graphics, None) if subchannel == SUBCHANNEL_COPY => SOFTWARE_NUMBER,
             _ => engine_number(first),
         };
     }
@@ -163,7 +162,7 @@ impl Channels {
     /// A new channel. Its USERD is cleared, as a GPU's manager does it.
     pub(super) fn create(&mut self, core: &Core, spec: &ChannelSpec) -> Result<HostChannel, GpuError> {
         let ChannelSpec { gpfifo, gpfifo_entries_log2, userd, engines, .. } = *spec;
-        let in_reach = gpfifo.is_aligned(8)
+        let in_reach = gpfifo.is_aligned(GPFIFO_ENTRY_SIZE)
             && gpfifo.0 < RING_LIMIT
             && gpfifo_entries_log2 <= MAX_RING_LOG2
             && userd.is_aligned(USERD_SIZE)
@@ -206,7 +205,7 @@ impl Channels {
             return Err(GpuError::Timeout { what: "a method of a disabled channel", millis: 0 });
         }
         core.settle(channel);
-        write(core, slot(channel).saturating_add(ramfc::ENGINES), &routing)?;
+        write(core, slot(channel).saturating_add(RAMFC_ENGINES), &routing)?;
         known.engines = engines;
         Ok(())
     }

@@ -21,7 +21,7 @@ mod spaces;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::channels::{Channels, HOST_VRAM, USABLE, USERD_SIZE};
+use self::channels::{Channels, HOST_VRAM, USABLE};
 use self::outbox::Outbox;
 use self::spaces::Spaces;
 use super::{VRAM_UNIT, bank_size};
@@ -30,6 +30,7 @@ use crate::chip::GH100;
 use crate::core::Core;
 use crate::mmu::walker::Walker;
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::gh100::userd::USERD_SIZE;
 use gpuvmk_chip::{Chip, EngineSet, gh100};
 use gpuvmk_gpu::space_map::SpaceShape;
 use gpuvmk_gpu::{GpuInfo, OwnershipLedger, ScrubMode, SpaceHandle};

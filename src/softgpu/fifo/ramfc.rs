@@ -5,10 +5,14 @@
 //! PBDMA has and hardware keeps elsewhere is in words that drivers leave 0 (0xb0) or in unused bits.
 
 use crate::words::{read_u32, read_u64};
-use gpuvmk_chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
+use gpuvmk_chip::gf100::engines::{COPY0_NUMBER, GRAPHICS_NUMBER, SOFTWARE_NUMBER};
 use gpuvmk_chip::gf100::ramin::{
-    RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,
+    RAMFC_ACQUIRE, RAMFC_CURRENT_ENGINE, RAMFC_DATA0, RAMFC_ENGINES, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO,
+    RAMFC_GP_GET, RAMFC_GP_PUT, RAMFC_METHOD0, RAMFC_PB_COUNT, RAMFC_PB_GET, RAMFC_PB_HEADER, RAMFC_PB_PUT,
+    RAMFC_REFERENCE, RAMFC_SEMAPHORE_A, RAMFC_SEMAPHORE_B, RAMFC_SEMAPHORE_C, RAMFC_SEMAPHORE_D,
+    RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE, aperture,
 };
+use gpuvmk_chip::stream::DMA::SEC_OP;
 use gpuvmk_chip::stream::{Header, Method, Stepping};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 
@@ -18,33 +22,10 @@ const NARROW: u64 = (1 << 40) - 1;
 /// Bytes of RAMFC that the PBDMA loads and saves.
 pub(crate) const RAMFC_SIZE: usize = 0x100;
 
-const GP_PUT: u64 = 0x00;
-const GP_GET: u64 = 0x14;
-const GET: u64 = 0x18;
-const REFERENCE: u64 = 0x28;
-const SEMAPHORE_HIGH: u64 = 0x38;
-const SEMAPHORE_LOW: u64 = 0x3c;
-const SEMAPHORE_VALUE: u64 = 0x40;
-const SEMAPHORE_STATE: u64 = 0x44;
-const END: u64 = 0x5c;
-const HEADER: u64 = 0x84;
-const HEADER_COUNT: u64 = 0x88;
-/// Engine numbers by subchannel, a byte each.
-pub(crate) const ENGINES: u64 = 0xa4;
-const CURRENT_ENGINE: u64 = 0xac;
 /// Only where virtual addresses have more than 40 bits: address bits 56:40 of segments.
 const SEGMENT_BASE: u64 = 0xb0;
 /// Only there: high word of the semaphore's value.
 const SEMAPHORE_VALUE_HIGH: u64 = 0xb4;
-const CACHE_METHOD: u64 = 0xc0;
-const CACHE_DATA: u64 = 0xc4;
-
-/// [`SEMAPHORE_STATE`]: the acquire has not succeeded yet.
-const ACQUIRE_PENDING: u32 = 1 << 19;
-/// [`CURRENT_ENGINE`]: the engine has not finished its method.
-const OPERATION_PENDING: u32 = 1 << 8;
-/// [`CACHE_METHOD`]: a method waits for its engine.
-const CACHE_VALID: u32 = 1 << 31;
 
 /// How wide a chip's addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,21 +82,21 @@ pub(crate) struct HostState {
 /// The number of an engine; Fermi's numbering, continued.
 pub(crate) fn engine_number(engine: Engine) -> u8 {
     match engine {
-        Engine::Graphics => ENGINE_GRAPHICS,
-        Engine::Copy(copy) => ENGINE_COPY0.saturating_add(copy),
+        Engine::Graphics => GRAPHICS_NUMBER,
+        Engine::Copy(copy) => COPY0_NUMBER.saturating_add(copy),
     }
 }
 
 /// A RAMFC of a channel that has done nothing, with its USERD in VRAM.
 pub(crate) fn compose(userd: u64, ring: u64, ring_log2: u8, engines: [u8; 8]) -> [u8; RAMFC_SIZE] {
     let mut raw = [0; RAMFC_SIZE];
-    let base = ring & NARROW | u64::from(ring_log2 & 0x1f) << 48;
+    let base = ring & NARROW | u64::from(RAMFC_GP_BASE_HI::LIMIT2.of(ring_log2.into())) << 32;
     let fields: [(u64, &[u8]); 5] = [
         (RAMFC_USERD_LO, &userd.to_le_bytes()),
         (RAMFC_SIGNATURE, &SIGNATURE.to_le_bytes()),
         (RAMFC_GP_BASE_LO, &base.to_le_bytes()),
-        (ENGINES, &engines),
-        (CURRENT_ENGINE, &u32::from(ENGINE_SOFTWARE).to_le_bytes()),
+        (RAMFC_ENGINES, &engines),
+        (RAMFC_CURRENT_ENGINE, &u32::from(SOFTWARE_NUMBER).to_le_bytes()),
     ];
     for (offset, bytes) in fields {
         let place =
@@ -137,60 +118,55 @@ impl HostState {
             *to = *from;
         }
         let word = |offset| read_u32(&raw, offset);
-        let low8 = |word: u32, shift: u32| word.wrapping_shr(shift).to_le_bytes()[0];
         let userd = read_u64(&raw, RAMFC_USERD_LO);
-        let aperture = match userd & 3 {
-            0 | 1 => Aperture::Vram,
-            2 => Aperture::SystemCoherent,
-            _ => Aperture::SystemNonCoherent,
-        };
+        let aperture = aperture(RAMFC_USERD_LO::TARGET.get(word(RAMFC_USERD_LO))).unwrap_or(Aperture::Vram);
         let base_high = word(RAMFC_GP_BASE_HI);
-        let state = word(SEMAPHORE_STATE);
-        let header = word(HEADER);
-        let cached = word(CACHE_METHOD);
-        let [first, second] = [word(ENGINES), word(ENGINES + 4)].map(u32::to_le_bytes);
-        let mut engines = [ENGINE_SOFTWARE; 8];
+        let state = word(RAMFC_SEMAPHORE_D);
+        let header = word(RAMFC_PB_HEADER);
+        let cached = word(RAMFC_METHOD0);
+        let [first, second] = [word(RAMFC_ENGINES), word(RAMFC_ENGINES + 4)].map(u32::to_le_bytes);
+        let mut engines = [SOFTWARE_NUMBER; 8];
         for (to, from) in engines.iter_mut().zip(first.into_iter().chain(second)) {
-            *to = from & 0x1f;
+            *to = RAMFC_ENGINES::NUMBER.get_u8(from.into());
         }
-        let current = word(CURRENT_ENGINE);
+        let current = word(RAMFC_CURRENT_ENGINE);
+        let semaphore_low = word(RAMFC_SEMAPHORE_B) & RAMFC_SEMAPHORE_B::OFFSET_LOWER.mask();
         let value_high = if wide { u64::from(word(SEMAPHORE_VALUE_HIGH)) } else { 0 };
         Self {
             wide,
-            signed: word(RAMFC_SIGNATURE) & 0xffff == SIGNATURE,
+            signed: RAMFC_SIGNATURE::VALUE.get(word(RAMFC_SIGNATURE)) == SIGNATURE,
             userd: PhysicalAddress { aperture, address: userd & masks.userd },
-            ring: u64::from(base_high & 0xff) << 32 | u64::from(word(RAMFC_GP_BASE_LO)),
-            ring_log2: low8(base_high, 16) & 0x1f,
-            gp_get: word(GP_GET),
-            gp_put: word(GP_PUT),
+            ring: u64::from(RAMFC_GP_BASE_HI::ADDR.get(base_high)) << 32 | u64::from(word(RAMFC_GP_BASE_LO)),
+            ring_log2: RAMFC_GP_BASE_HI::LIMIT2.get_u8(base_high),
+            gp_get: word(RAMFC_GP_GET),
+            gp_put: word(RAMFC_GP_PUT),
             segment_base: if wide { u64::from(word(SEGMENT_BASE)) << 40 & va_max } else { 0 },
-            get: read_u64(&raw, GET) & va_max,
-            end: read_u64(&raw, END) & (va_max << 1 | 1),
+            get: read_u64(&raw, RAMFC_PB_GET) & va_max,
+            end: read_u64(&raw, RAMFC_PB_PUT) & (va_max << 1 | 1),
             header: Header {
-                stepping: match header >> 29 {
-                    1 => Stepping::Increment,
-                    5 => Stepping::IncrementOnce,
+                stepping: match RAMFC_PB_HEADER::SEC_OP.get(header) {
+                    SEC_OP::INC_METHOD => Stepping::Increment,
+                    SEC_OP::ONE_INC => Stepping::IncrementOnce,
                     _ => Stepping::Fixed,
                 },
-                subchannel: low8(header, 16) & 7,
+                subchannel: RAMFC_PB_HEADER::SUBCH.get_u8(header),
                 method: method_of(header),
-                remaining: halfword(word(HEADER_COUNT)) & 0x1fff,
+                remaining: RAMFC_PB_COUNT::COUNT.get_u16(word(RAMFC_PB_COUNT)),
             },
             semaphore: Semaphore {
-                address: (u64::from(word(SEMAPHORE_HIGH)) << 32 | u64::from(word(SEMAPHORE_LOW) & !3))
-                    & va_max,
-                value: value_high << 32 | u64::from(word(SEMAPHORE_VALUE)),
-                operation: state & !ACQUIRE_PENDING,
-                pending: state & ACQUIRE_PENDING != 0,
+                address: (u64::from(word(RAMFC_SEMAPHORE_A)) << 32 | u64::from(semaphore_low)) & va_max,
+                value: value_high << 32 | u64::from(word(RAMFC_SEMAPHORE_C)),
+                operation: state & !RAMFC_SEMAPHORE_D::ACQUIRE_PENDING.mask(),
+                pending: RAMFC_SEMAPHORE_D::ACQUIRE_PENDING.is_set(state),
             },
-            reference: word(REFERENCE),
+            reference: word(RAMFC_REFERENCE),
             engines,
-            current_engine: low8(current, 0) & 0x1f,
-            operation_pending: current & OPERATION_PENDING != 0,
-            cached: (cached & CACHE_VALID != 0).then(|| Method {
-                subchannel: low8(cached, 16) & 7,
+            current_engine: RAMFC_CURRENT_ENGINE::NUMBER.get_u8(current),
+            operation_pending: RAMFC_CURRENT_ENGINE::PENDING.is_set(current),
+            cached: RAMFC_METHOD0::VALID.is_set(cached).then(|| Method {
+                subchannel: RAMFC_METHOD0::SUBCH.get_u8(cached),
                 method: method_of(cached),
-                data: word(CACHE_DATA),
+                data: word(RAMFC_DATA0),
             }),
             raw,
         }
@@ -206,39 +182,43 @@ impl HostState {
             }
         };
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0);
-        put(GP_PUT, self.gp_put);
-        put(GP_GET, self.gp_get);
-        put(GET, low(self.get));
-        put(GET + 4, low(self.get >> 32));
-        put(END, low(self.end));
-        put(END + 4, low(self.end >> 32));
-        put(REFERENCE, self.reference);
-        put(SEMAPHORE_HIGH, low(self.semaphore.address >> 32));
-        put(SEMAPHORE_LOW, low(self.semaphore.address));
-        put(SEMAPHORE_VALUE, low(self.semaphore.value));
+        put(RAMFC_GP_PUT, self.gp_put);
+        put(RAMFC_GP_GET, self.gp_get);
+        put(RAMFC_PB_GET, low(self.get));
+        put(RAMFC_PB_GET + 4, low(self.get >> 32));
+        put(RAMFC_PB_PUT, low(self.end));
+        put(RAMFC_PB_PUT + 4, low(self.end >> 32));
+        put(RAMFC_REFERENCE, self.reference);
+        put(RAMFC_SEMAPHORE_A, low(self.semaphore.address >> 32));
+        put(RAMFC_SEMAPHORE_B, low(self.semaphore.address));
+        put(RAMFC_SEMAPHORE_C, low(self.semaphore.value));
         if self.wide {
             put(SEMAPHORE_VALUE_HIGH, low(self.semaphore.value >> 32));
             put(SEGMENT_BASE, low(self.segment_base >> 40));
         }
-        let pending = if self.semaphore.pending { ACQUIRE_PENDING } else { 0 };
-        put(SEMAPHORE_STATE, self.semaphore.operation | pending);
+        let pending = RAMFC_SEMAPHORE_D::ACQUIRE_PENDING.of(self.semaphore.pending.into());
+        put(RAMFC_SEMAPHORE_D, self.semaphore.operation | pending);
         if self.header.remaining > 0 {
             let mode = match self.header.stepping {
-                Stepping::Increment => 1,
-                Stepping::Fixed => 3,
-                Stepping::IncrementOnce => 5,
+                Stepping::Increment => SEC_OP::INC_METHOD,
+                Stepping::Fixed => SEC_OP::NON_INC_METHOD,
+                Stepping::IncrementOnce => SEC_OP::ONE_INC,
             };
-            let address = u32::from(self.header.method) | u32::from(self.header.subchannel) << 16;
-            put(HEADER, mode << 29 | address);
+            let address =
+                u32::from(self.header.method) | RAMFC_PB_HEADER::SUBCH.of(self.header.subchannel.into());
+            put(RAMFC_PB_HEADER, RAMFC_PB_HEADER::SEC_OP.of(mode) | address);
         }
-        put(HEADER_COUNT, u32::from(self.header.remaining));
+        put(RAMFC_PB_COUNT, u32::from(self.header.remaining));
         let [a, b, c, d, e, f, g, h] = self.engines;
-        put(ENGINES, u32::from_le_bytes([a, b, c, d]));
-        put(ENGINES + 4, u32::from_le_bytes([e, f, g, h]));
-        let operation = if self.operation_pending { OPERATION_PENDING } else { 0 };
-        put(CURRENT_ENGINE, u32::from(self.current_engine) | operation);
-        put(CACHE_METHOD, self.cached.map_or(0, |method| method.address_word() | CACHE_VALID));
-        put(CACHE_DATA, self.cached.map_or(0, |method| method.data));
+        put(RAMFC_ENGINES, u32::from_le_bytes([a, b, c, d]));
+        put(RAMFC_ENGINES + 4, u32::from_le_bytes([e, f, g, h]));
+        let operation = RAMFC_CURRENT_ENGINE::PENDING.of(self.operation_pending.into());
+        put(RAMFC_CURRENT_ENGINE, u32::from(self.current_engine) | operation);
+        put(
+            RAMFC_METHOD0,
+            self.cached.map_or(0, |method| method.address_word() | RAMFC_METHOD0::VALID.mask()),
+        );
+        put(RAMFC_DATA0, self.cached.map_or(0, |method| method.data));
         raw
     }
 
@@ -250,18 +230,14 @@ impl HostState {
     /// How long an acquire may take, in microseconds; `None`: for ever.
     pub(crate) fn acquire_limit(&self) -> Option<u64> {
         let config = read_u32(&self.raw, RAMFC_ACQUIRE);
-        let enabled = config & (1 << 31) != 0;
-        enabled.then(|| u64::from((config >> 15) & 0xffff) << ((config >> 11) & 0xf))
+        let (limit, shift) = (RAMFC_ACQUIRE::TIMEOUT.get(config), RAMFC_ACQUIRE::TIMEOUT_SHIFT.get(config));
+        RAMFC_ACQUIRE::TIMEOUT_ENABLE.is_set(config).then(|| u64::from(limit) << shift)
     }
 }
 
 /// The byte address in bits 13:2 of a word.
 fn method_of(word: u32) -> u16 {
-    halfword(word) & 0x3ffc
-}
-
-fn halfword(word: u32) -> u16 {
-    let [low, high, _, _] = word.to_le_bytes();
+    let [low, high, _, _] = (word & RAMFC_METHOD0::ADDR.mask()).to_le_bytes();
     u16::from_le_bytes([low, high])
 }
 
@@ -314,7 +290,7 @@ mod tests {
         assert_eq!(state.userd, PhysicalAddress { aperture: Aperture::Vram, address: 0x0123_4000 });
         assert_eq!((state.ring, state.ring_entries()), (0x12_0010_0000, 512));
         assert_eq!((state.gp_get, state.get, state.end, state.header.remaining), (0, 0, 0, 0));
-        assert_eq!(state.engines, [ENGINE_SOFTWARE; 8]);
+        assert_eq!(state.engines, [SOFTWARE_NUMBER; 8]);
         assert!(state.cached.is_none() && !state.operation_pending && !state.semaphore.pending);
         assert_eq!(state.acquire_limit(), Some(0xffff << 15));
     }

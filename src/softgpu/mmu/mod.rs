@@ -25,15 +25,12 @@ use self::tlb::{Buffer, Page, Space};
 use self::walker::Walker;
 use crate::vram::memory::Memory;
 use crate::words::read_u64;
-use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
+use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO, page_directory};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
 use gpuvmk_units::backend::FlushScope;
 
 /// Page directories with remembered translations; more than there are channels.
 const MAX_SPACES: usize = 192;
-
-/// Address bits of a page directory in an instance block.
-const DIRECTORY_MASK: u64 = 0xff_ffff_f000;
 
 /// An address space as an instance block describes it.
 #[derive(Clone, Debug)]
@@ -96,14 +93,10 @@ impl Mmu {
     /// The address space of an instance block, given its bytes.
     pub(crate) fn address_space(&self, instance: &[u8]) -> AddressSpace {
         let directory = read_u64(instance, PAGE_DIRECTORY_LO);
-        let aperture = match directory & 3 {
-            0 => Aperture::Vram,
-            2 => Aperture::SystemCoherent,
-            3 => Aperture::SystemNonCoherent,
-            _ => return AddressSpace { space: None, limit: 0 },
+        let Some(directory) = page_directory(directory) else {
+            return AddressSpace { space: None, limit: 0 };
         };
-        let address = directory & DIRECTORY_MASK;
-        let space = self.space(PhysicalAddress { aperture, address });
+        let space = self.space(directory);
         AddressSpace { space: Some(space), limit: read_u64(instance, VA_LIMIT_LO) }
     }
 

@@ -18,7 +18,8 @@ use crate::engine::unit::{Executed, Operation, Owner};
 use crate::fifo::ramfc::HostState;
 use crate::fifo::{Channel, Departure, Job};
 use gpuvmk_chip::channel_event::{GraphicsError, StopCause};
-use gpuvmk_chip::gf100::methods::{host, pbdma_intr};
+use gpuvmk_chip::gf100::methods::host;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{Engine, EngineSet};
 
@@ -122,7 +123,7 @@ impl<'a> Execution<'a> {
         let waited = self.loaded.job.waiting_since.map_or(Duration::ZERO, |since| Instant::now() - since);
         let limit = self.loaded.state.acquire_limit();
         if limit.is_some_and(|limit| waited > Duration::from_micros(limit)) {
-            return Err(self.loaded.host_error(pbdma_intr::ACQUIRE_TIMEOUT, None));
+            return Err(self.loaded.host_error(NV_PPBDMA_INTR_0::ACQUIRE, None));
         }
         Err(Departure::Blocked.into())
     }
@@ -163,7 +164,7 @@ impl<'a> Execution<'a> {
                 self.engine(engine, Operation::Method(method))
             }
             None if method.method == host::SET_OBJECT => Ok(()),
-            None => Err(self.loaded.host_error(pbdma_intr::EMPTY_SUBCHANNEL, Some(method))),
+            None => Err(self.loaded.host_error(NV_PPBDMA_INTR_0::DEVICE, Some(method))),
         }
     }
 
@@ -235,7 +236,7 @@ impl<'a> Execution<'a> {
             Refusal::Aborted => Departure::Stopped.into(),
             Refusal::Illegal => {
                 log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
-                self.loaded.host_error(pbdma_intr::ILLEGAL_METHOD, Some(method))
+                self.loaded.host_error(NV_PPBDMA_INTR_0::METHOD, Some(method))
             }
             Refusal::Robust(code) => {
                 log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);

@@ -10,8 +10,10 @@ use crate::mmu::client::Client;
 use crate::mmu::instance::read_instance;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::channel_event::{FaultUnit, HostError, MmuFault, StopCause};
-use gpuvmk_chip::gf100::methods::{host, pbdma_intr};
+use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
+use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 
@@ -40,7 +42,7 @@ impl<'a> Loaded<'a> {
         let state = HostState::load(&block, masks);
         let mut loaded = Self { shared, pbdma, job, state, space: shared.system.mmu.address_space(&block) };
         if !loaded.state.signed {
-            return Err(loaded.host_error(pbdma_intr::SIGNATURE, None));
+            return Err(loaded.host_error(NV_PPBDMA_INTR_0::SIGNATURE, None));
         }
         loaded.read_put()?;
         Ok(loaded)
@@ -99,10 +101,10 @@ impl<'a> Loaded<'a> {
     }
 
     /// The channel stops because the host unit refuses something.
-    pub(super) fn host_error(&self, status: u32, method: Option<Method>) -> Ending {
+    pub(super) fn host_error(&self, status: Field, method: Option<Method>) -> Ending {
         let error = HostError {
             pbdma: self.pbdma,
-            status,
+            status: status.mask(),
             method: method.map_or(0, Method::address_word),
             data: method.map_or(0, |method| method.data),
         };
@@ -116,7 +118,7 @@ impl<'a> Loaded<'a> {
 
     /// The engine number that a subchannel is bound to.
     pub(super) fn bound(&self, subchannel: u8) -> u8 {
-        self.state.engines.get(usize::from(subchannel)).copied().unwrap_or(host::ENGINE_SOFTWARE)
+        self.state.engines.get(usize::from(subchannel)).copied().unwrap_or(SOFTWARE_NUMBER)
     }
 
     /// Has the driver notified.

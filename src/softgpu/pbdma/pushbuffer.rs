@@ -9,9 +9,10 @@ use super::loaded::Loaded;
 use crate::fifo::Departure;
 use crate::mmu::channel_memory::ChannelMemory;
 use crate::words::halves;
-use gpuvmk_chip::gf100::methods::pbdma_intr;
-use gpuvmk_chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
-use gpuvmk_chip::stream::{Command, Method, RingEntry};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gf100::ramin::{USERD_GET, USERD_GET_HI, USERD_GP_GET};
+use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
+use gpuvmk_chip::stream::{Command, GPFIFO_ENTRY_SIZE, Method, RingEntry};
 
 /// Words fetched at once.
 const FETCH: usize = 512;
@@ -56,7 +57,7 @@ impl Pushbuffer {
         }
         let entries = loaded.state.ring_entries();
         if u64::from(loaded.state.gp_put) >= entries || u64::from(loaded.state.gp_get) >= entries {
-            return Err(loaded.host_error(pbdma_intr::PUT_OVERFLOW, None));
+            return Err(loaded.host_error(NV_PPBDMA_INTR_0::GPPTR, None));
         }
         let place = u64::from(loaded.state.gp_get) * GPFIFO_ENTRY_SIZE;
         let entry = loaded.client().read_u64(loaded.state.ring.saturating_add(place))?;
@@ -79,7 +80,7 @@ impl Pushbuffer {
             let left = usize::try_from((state.end - state.get) / 4).unwrap_or(FETCH);
             let mut bytes = vec![0; left.clamp(1, FETCH) * 4];
             // A fetch ends with the page: words behind it may never be executed, and must not fault then.
-            let in_page = usize::try_from(0x1000 - (state.get & 0xfff)).unwrap_or(4);
+            let in_page = usize::try_from(PAGE_SIZE - state.get % PAGE_SIZE).unwrap_or(4);
             bytes.truncate(in_page.max(4));
             loaded.client().read(state.get, &mut bytes)?;
             let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
@@ -99,7 +100,7 @@ impl Pushbuffer {
             }
             Command::Nothing => {}
             Command::Illegal(method) => {
-                return Err(loaded.host_error(pbdma_intr::ILLEGAL_COMMAND, Some(method)));
+                return Err(loaded.host_error(NV_PPBDMA_INTR_0::PBENTRY, Some(method)));
             }
         }
         Ok(None)

@@ -4,7 +4,7 @@ use super::rig::*;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gf100::methods::{CLASS_3D, m2mf, query};
-use gpuvmk_chip::gf100::ramin::{CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
+use gpuvmk_chip::gf100::ramin::{COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 use gpuvmk_chip::{Aperture, Engine, FaultReason};
 use gpuvmk_units::backend::{Backend, EngineBackend};
 
@@ -92,7 +92,10 @@ fn virtual_pointer_goes_through_the_channels_own_tables() {
     rig.map_pages(&mut space, IMAGE_VA, vram(image), 0x2000, 12, privileged);
     let mut first = rig.channel(1, &mut space);
     let mut second = rig.channel(2, &mut space);
-    rig.write_u64(first.instance + GRAPHICS_CONTEXT_LO, IMAGE_VA | u64::from(CONTEXT_VIRTUAL));
+    rig.write_u64(
+        first.instance + GRAPHICS_CONTEXT_LO,
+        IMAGE_VA | u64::from(GRAPHICS_CONTEXT_LO::VIRTUAL.mask()),
+    );
 
     rig.run(&mut first, &set_query(0x10, 0x1111));
     rig.run(&mut second, &set_query(0x20, 0x2222));
@@ -117,7 +120,10 @@ fn patch_list_is_written_to_registers() {
         rig.write_u32(list + 8 * index as u64 + 4, value);
     }
     let mut channel = rig.channel(1, &mut space);
-    rig.write_u64(channel.instance + GRAPHICS_CONTEXT_LO, IMAGE_VA | u64::from(CONTEXT_VIRTUAL));
+    rig.write_u64(
+        channel.instance + GRAPHICS_CONTEXT_LO,
+        IMAGE_VA | u64::from(GRAPHICS_CONTEXT_LO::VIRTUAL.mask()),
+    );
 
     rig.run(&mut channel, &inc(0, 0, &[u32::from(CLASS_3D)]));
     rig.run(&mut channel, &inc(0, 0x100, &[0]));
@@ -218,7 +224,7 @@ fn inline_transfer_survives_a_switch() {
     let mut words = inc(2, 0, &[u32::from(m2mf::CLASS)]);
     words.extend(inc(2, m2mf::OFFSET_OUT_HIGH, &[hi(VA), lo(VA)]));
     words.extend(inc(2, m2mf::LINE_LENGTH_IN, &[8, 1]));
-    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC_PUSH | 0x110]));
+    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC::PUSH.mask() | 0x110]));
     words.extend(inc(2, m2mf::DATA, &[0x1111_1111]));
     rig.run(&mut first, &words);
     rig.run(&mut second, &inc(2, 0, &[u32::from(m2mf::CLASS)]));

@@ -146,7 +146,7 @@ fn inline_words_are_written_up_to_the_last_byte() {
     let mut words = inc(2, 0, &[u32::from(m2mf::CLASS)]);
     words.extend(inc(2, m2mf::OFFSET_OUT_HIGH, &[hi(to), lo(to)]));
     words.extend(inc(2, m2mf::LINE_LENGTH_IN, &[10, 1]));
-    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC_PUSH | 0x110]));
+    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC::PUSH.mask() | 0x110]));
     words.extend(fixed(2, m2mf::DATA, &[0x0403_0201, 0x0807_0605, 0x0c0b_0a09]));
 
     rig.run(&mut channel, &words);
@@ -172,12 +172,12 @@ fn tiled_and_back_is_the_same_picture() {
     words.extend(inc(2, m2mf::TILING_MODE_OUT, &shape));
     words.extend(inc(2, m2mf::OFFSET_OUT_HIGH, &[hi(b), lo(b)]));
     words.extend(inc(2, m2mf::OFFSET_IN_HIGH, &[hi(a), lo(a), 300, 300, 300, 100]));
-    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC_LINEAR_IN]));
+    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC::LINEAR_IN.mask()]));
     // Back on a copy engine: both must agree on the layout.
     words.extend(inc(4, 0, &[u32::from(pcopy::CLASS_COPY0)]));
     words.extend(inc(4, pcopy::SRC_TILE_MODE, &[0x10, 300, 100, 1, 0, 0, 0]));
     words.extend(inc(4, 0x30c, &[hi(b), lo(b), hi(c), lo(c), 300, 300, 300, 100]));
-    words.extend(inc(4, 0x300, &[pcopy::EXEC_DST_LINEAR]));
+    words.extend(inc(4, 0x300, &[pcopy::EXEC::DST_LINEAR.mask()]));
 
     rig.run(&mut channel, &words);
 
@@ -195,13 +195,13 @@ fn reports_follow_copies_and_queries() {
     rig.map(&mut space, SRC, vram(memory), 0x1000);
     let mut words = m2mf_copy(SRC, SRC + 0x800, 16, 16, 1);
     words.extend(inc(2, m2mf::QUERY_ADDRESS_HIGH, &[hi(SRC), lo(SRC) + 0x100, 0x1234]));
-    words.extend(inc(2, m2mf::EXEC, &[0x110 | 2 << 12 | 1 << 16 | m2mf::EXEC_QUERY_SHORT]));
+    words.extend(inc(2, m2mf::EXEC, &[0x110 | 2 << 12 | 1 << 16 | m2mf::EXEC::QUERY_SHORT.mask()]));
     words.extend(inc(0, 0, &[u32::from(methods::CLASS_3D)]));
     words.extend(inc(0, query::ADDRESS_HIGH, &[hi(SRC), lo(SRC) + 0x200, 0x5678, 0x1000_f010]));
     words.extend(inc(0, query::ADDRESS_HIGH, &[hi(SRC), lo(SRC) + 0x210, 0x9abc, 0x0000_f010]));
     words.extend(inc(4, 0, &[u32::from(pcopy::CLASS_COPY1)]));
     words.extend(inc(4, pcopy::QUERY_ADDRESS_HIGH, &[hi(SRC), lo(SRC) + 0x300, 0xdef0]));
-    words.extend(inc(4, 0x300, &[0x110 | pcopy::EXEC_QUERY]));
+    words.extend(inc(4, 0x300, &[0x110 | pcopy::EXEC::QUERY.mask()]));
 
     rig.run(&mut channel, &words);
 

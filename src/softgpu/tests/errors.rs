@@ -2,8 +2,10 @@
 
 use super::rig::*;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
+use gpuvmk_chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, m2mf};
 use gpuvmk_chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
+use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
+use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
 use gpuvmk_units::backend::EngineBackend;
 
 /// Runs words that must stop channel 1 in the host unit.
@@ -22,44 +24,44 @@ fn refused(words: &[u32]) -> (u32, u32, u32) {
 
 #[test]
 fn unknown_host_method_is_illegal() {
-    assert_eq!(refused(&inc(3, 0x30, &[0x55])), (pbdma_intr::ILLEGAL_METHOD, 3 << 16 | 0x30, 0x55));
-    assert_eq!(refused(&inc(0, 0x04, &[0])), (pbdma_intr::ILLEGAL_METHOD, 4, 0));
+    assert_eq!(refused(&inc(3, 0x30, &[0x55])), (NV_PPBDMA_INTR_0::METHOD.mask(), 3 << 16 | 0x30, 0x55));
+    assert_eq!(refused(&inc(0, 0x04, &[0])), (NV_PPBDMA_INTR_0::METHOD.mask(), 4, 0));
 }
 
 #[test]
 fn method_without_an_object_is_for_software() {
-    assert_eq!(refused(&inc(5, 0x100, &[7])), (pbdma_intr::EMPTY_SUBCHANNEL, 5 << 16 | 0x100, 7));
+    assert_eq!(refused(&inc(5, 0x100, &[7])), (NV_PPBDMA_INTR_0::DEVICE.mask(), 5 << 16 | 0x100, 7));
     let words = [inc(7, 0, &[0x1f_906e]), inc(7, 0x200, &[8])].concat();
-    assert_eq!(refused(&words), (pbdma_intr::EMPTY_SUBCHANNEL, 7 << 16 | 0x200, 8));
+    assert_eq!(refused(&words), (NV_PPBDMA_INTR_0::DEVICE.mask(), 7 << 16 | 0x200, 8));
 }
 
 #[test]
 fn object_of_an_engine_that_is_not_there_is_illegal() {
-    assert_eq!(refused(&inc(1, 0, &[0x2_1234])), (pbdma_intr::ILLEGAL_METHOD, 1 << 16, 0x2_1234));
+    assert_eq!(refused(&inc(1, 0, &[0x2_1234])), (NV_PPBDMA_INTR_0::METHOD.mask(), 1 << 16, 0x2_1234));
 }
 
 #[test]
 fn headers_of_the_old_form_are_illegal() {
-    assert_eq!(refused(&[1 << 18 | 0x40, 0]).0, pbdma_intr::ILLEGAL_COMMAND);
-    assert_eq!(refused(&[6 << 29, 0]).0, pbdma_intr::ILLEGAL_COMMAND);
-    assert_eq!(refused(&[2 << 29 | 1 << 18, 0]).0, pbdma_intr::ILLEGAL_COMMAND);
+    assert_eq!(refused(&[1 << 18 | 0x40, 0]).0, NV_PPBDMA_INTR_0::PBENTRY.mask());
+    assert_eq!(refused(&[6 << 29, 0]).0, NV_PPBDMA_INTR_0::PBENTRY.mask());
+    assert_eq!(refused(&[2 << 29 | 1 << 18, 0]).0, NV_PPBDMA_INTR_0::PBENTRY.mask());
 }
 
 #[test]
 fn unknown_semaphore_operation_is_illegal() {
-    assert_eq!(refused(&semaphore(0x1000, 0, 3)), (pbdma_intr::ILLEGAL_SEMAPHORE, 0x1c, 3));
+    assert_eq!(refused(&semaphore(0x1000, 0, 3)), (NV_PPBDMA_INTR_0::SEMAPHORE.mask(), 0x1c, 3));
 }
 
 #[test]
 fn wrong_stream_sum_is_an_error() {
-    assert_eq!(refused(&inc(0, 0x7c, &[1])).0, pbdma_intr::CRC_MISMATCH);
+    assert_eq!(refused(&inc(0, 0x7c, &[1])).0, NV_PPBDMA_INTR_0::METHODCRC.mask());
 }
 
 #[test]
 fn copy_engine_refuses_what_its_firmware_does_not_know() {
     for (method, data) in [(0x104, 0), (0x324, 0x1_0000), (0x328, 0x2000), (0x300, 0x111), (0x344, 0)] {
         let words = [inc(4, 0, &[0x90b5]), inc(4, method, &[data])].concat();
-        let expected = (pbdma_intr::ILLEGAL_METHOD, 4 << 16 | u32::from(method), data);
+        let expected = (NV_PPBDMA_INTR_0::METHOD.mask(), 4 << 16 | u32::from(method), data);
         assert_eq!(refused(&words), expected, "{method:#x}");
     }
 }
@@ -82,7 +84,7 @@ fn control_entry_that_is_unknown_is_an_error() {
     let mut channel = rig.channel(1, &mut space);
     rig.prepare_entry(&mut channel, 1 << 32);
     rig.ring_doorbell(&channel);
-    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::ENTRY_INVALID);
+    assert_eq!(rig.events.wait_host_error().1.status, NV_PPBDMA_INTR_0::GPENTRY.mask());
 }
 
 #[test]
@@ -92,7 +94,7 @@ fn put_outside_the_ring_is_an_error() {
     let mut channel = rig.channel(1, &mut space);
     channel.put = 1 << RING_ENTRIES_LOG2;
     rig.ring_doorbell(&channel);
-    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::PUT_OVERFLOW);
+    assert_eq!(rig.events.wait_host_error().1.status, NV_PPBDMA_INTR_0::GPPTR.mask());
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn ramfc_without_signature_is_an_error() {
     rig.core.enable_channel(GuestChannel(1), true);
     rig.list(1);
     rig.submit(&mut channel, &immediate(0, 8, 0));
-    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::SIGNATURE);
+    assert_eq!(rig.events.wait_host_error().1.status, NV_PPBDMA_INTR_0::SIGNATURE.mask());
 }
 
 /// Runs words that must stop channel 1 in the graphics engine.
@@ -149,11 +151,11 @@ fn refused_by_graphics(words: &[u32]) -> (u32, u16, u16, u32) {
 #[test]
 fn unknown_class_and_method_are_graphics_errors() {
     let error = refused_by_graphics(&inc(1, 0, &[0x1234]));
-    assert_eq!(error, (graphics_intr::ILLEGAL_CLASS, 0x1234, 0, 0x1234));
+    assert_eq!(error, (NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), 0x1234, 0, 0x1234));
     let words = [inc(2, 0, &[u32::from(m2mf::CLASS)]), inc(2, 0x400, &[5])].concat();
-    assert_eq!(refused_by_graphics(&words), (graphics_intr::ILLEGAL_METHOD, m2mf::CLASS, 0x400, 5));
+    assert_eq!(refused_by_graphics(&words), (NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), m2mf::CLASS, 0x400, 5));
     let words = [inc(2, 0, &[u32::from(m2mf::CLASS)]), inc(2, m2mf::DATA, &[5])].concat();
-    assert_eq!(refused_by_graphics(&words), (graphics_intr::DATA_ERROR, m2mf::CLASS, m2mf::DATA, 5));
+    assert_eq!(refused_by_graphics(&words), (NV_PGRAPH_INTR::CLASS_ERROR.mask(), m2mf::CLASS, m2mf::DATA, 5));
 }
 
 #[test]

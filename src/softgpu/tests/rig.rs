@@ -427,7 +427,7 @@ pub fn m2mf_copy(from: u64, to: u64, pitch: u32, length: u32, count: u32) -> Vec
     let mut words = inc(2, 0, &[u32::from(m2mf::CLASS)]);
     words.extend(inc(2, m2mf::OFFSET_OUT_HIGH, &[hi(to), lo(to)]));
     words.extend(inc(2, m2mf::OFFSET_IN_HIGH, &[hi(from), lo(from), pitch, pitch, length, count]));
-    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT]));
+    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask()]));
     words
 }
 

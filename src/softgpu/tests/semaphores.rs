@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::rig::*;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gf100::methods::{m2mf, pbdma_intr};
+use gpuvmk_chip::gf100::methods::m2mf;
 use gpuvmk_chip::gf100::ramin::RAMFC_ACQUIRE;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
 use gpuvmk_units::backend::EngineBackend;
 
 const VA: u64 = 0x4000_0000;
@@ -114,7 +115,7 @@ fn query_of_an_engine_releases_a_semaphore() {
     rig.submit(&mut waiter, &semaphore(VA, 5, ACQUIRE));
     let mut words = m2mf_copy(VA + 0x100, VA + 0x200, 16, 16, 1);
     words.extend(inc(2, m2mf::QUERY_ADDRESS_HIGH, &[hi(VA), lo(VA), 5]));
-    words.extend(inc(2, m2mf::EXEC, &[0x110 | 2 << 12 | m2mf::EXEC_QUERY_SHORT]));
+    words.extend(inc(2, m2mf::EXEC, &[0x110 | 2 << 12 | m2mf::EXEC::QUERY_SHORT.mask()]));
 
     rig.run(&mut releaser, &words);
 
@@ -132,7 +133,7 @@ fn acquire_that_takes_longer_than_ramfc_allows_is_an_error() {
     rig.submit(&mut waiter, &semaphore(VA, 5, ACQUIRE));
 
     let (channel, error) = rig.events.wait_host_error();
-    assert_eq!((channel, error.status), (GuestChannel(1), pbdma_intr::ACQUIRE_TIMEOUT));
+    assert_eq!((channel, error.status), (GuestChannel(1), NV_PPBDMA_INTR_0::ACQUIRE.mask()));
 }
 
 #[test]

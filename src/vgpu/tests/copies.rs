@@ -2,7 +2,8 @@
 
 use super::*;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gf100::methods::{host, pcopy, stream};
+use gpuvmk_chip::gf100::methods::{host, pcopy};
+use gpuvmk_chip::stream::DMA::SEC_OP;
 
 /// Pages of VRAM behind the ring and behind two pages of commands.
 const RING: u64 = 0x5000;
@@ -20,7 +21,7 @@ fn header(operation: u32, method: u16, count: u32) -> u32 {
 /// A copy of that many lines of 256 bytes.
 fn copy(lines: u32) -> Vec<u32> {
     let [bind, counts, go] = [(host::SET_OBJECT, 1), (pcopy::X_COUNT, 2), (pcopy::EXEC, 1)]
-        .map(|(method, count)| header(stream::OP_INCREMENT, method, count));
+        .map(|(method, count)| header(SEC_OP::INC_METHOD, method, count));
     vec![bind, pcopy::CLASS_COPY0.into(), counts, 256, lines, go, 0x110]
 }
 
@@ -103,7 +104,7 @@ fn doorbell_reads_so_many_commands_and_passes_over_what_cannot_matter() {
     assert_eq!(f.counted(), (0, 2), "more padding than is read");
 
     // Data for software, in memory that there is not, with a copy behind.
-    f.commands(0x100, &[header(stream::OP_FIXED, 0x100, 0x1000) | 7 << 13]);
+    f.commands(0x100, &[header(SEC_OP::NON_INC_METHOD, 0x100, 0x1000) | 7 << 13]);
     f.entry(2, COMMANDS_VA + 0x100, 1);
     f.entry(3, NOTHING_VA, 0x1000);
     f.entry(4, COMMANDS_VA, words.len() as u64);

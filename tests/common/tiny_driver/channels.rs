@@ -2,6 +2,7 @@
 
 use super::commands::{class_of, engine_number, m2mf_copy, method, pcopy_copy};
 use super::*;
+use gpuvmk::chip::stream::GPFIFO_ENTRY_SIZE;
 
 /// Bytes of a ring slot's pushbuffer.
 const PUSH_SIZE: u64 = 0x400;
@@ -34,7 +35,7 @@ impl TinyDriver {
         engine: Engine,
         base_va: u64,
     ) -> Channel {
-        let ring_size = ramin::GPFIFO_ENTRY_SIZE << RING_LOG2;
+        let ring_size = GPFIFO_ENTRY_SIZE << RING_LOG2;
         let size = (0x1000 + (PUSH_SIZE << RING_LOG2) + CONTEXT_SIZE + 0x1000).next_multiple_of(0x1000);
         assert!(ring_size <= 0x1000);
         let base = self.alloc(size, 0x1000);
@@ -87,7 +88,10 @@ impl TinyDriver {
             Engine::Copy(0) => ramin::COPY0_CONTEXT_LO,
             Engine::Copy(_) => ramin::COPY1_CONTEXT_LO,
         };
-        self.write_vram_u64(channel.instance + pointer, context | u64::from(ramin::CONTEXT_VIRTUAL));
+        self.write_vram_u64(
+            channel.instance + pointer,
+            context | u64::from(ramin::GRAPHICS_CONTEXT_LO::VIRTUAL.mask()),
+        );
     }
 
     pub fn bind(&self, channel: &Channel) {
@@ -146,7 +150,7 @@ impl TinyDriver {
         self.write_vram(channel.base + push, &bytes);
         let va = channel.base_va + push;
         let entry = va & 0xffff_fffc | (va >> 32) << 32 | (words.len() as u64) << 42;
-        self.write_vram_u64(channel.base + u64::from(slot) * ramin::GPFIFO_ENTRY_SIZE, entry);
+        self.write_vram_u64(channel.base + u64::from(slot) * GPFIFO_ENTRY_SIZE, entry);
     }
 
     /// Stores GP_PUT in the poll area.
@@ -230,7 +234,7 @@ fn copy_words(engine: Engine, from: u64, to: u64, size: u64) -> Vec<u32> {
 /// Waits for what came before, and stores `value` at `va`.
 fn release_words(va: u64, value: u32) -> Vec<u32> {
     let (high, low) = ((va >> 32) as u32, va as u32);
-    let release = host::RELEASE | host::RELEASE_SHORT;
+    let release = host::SEMAPHORE_D::OPERATION::RELEASE | host::SEMAPHORE_D::RELEASE_SIZE.mask();
     vec![method(host::WFI, 1), 0, method(host::SEMAPHORE_A, 4), high, low, value, release]
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 pub fn method(method: u16, count: u32) -> u32 {
-    stream::OP_INCREMENT << 29 | count << 16 | u32::from(method) >> 2
+    SEC_OP::INC_METHOD << 29 | count << 16 | u32::from(method) >> 2
 }
 
 pub fn class_of(engine: Engine) -> u32 {
@@ -16,14 +16,14 @@ pub fn class_of(engine: Engine) -> u32 {
 
 pub fn engine_number(engine: Engine) -> u32 {
     u32::from(match engine {
-        Engine::Graphics => host::ENGINE_GRAPHICS,
-        Engine::Copy(0) => host::ENGINE_COPY0,
-        Engine::Copy(_) => host::ENGINE_COPY1,
+        Engine::Graphics => gpuvmk::chip::gf100::engines::GRAPHICS_NUMBER,
+        Engine::Copy(0) => gpuvmk::chip::gf100::engines::COPY0_NUMBER,
+        Engine::Copy(_) => gpuvmk::chip::gf100::engines::COPY1_NUMBER,
     })
 }
 
 pub fn m2mf_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {
-    let exec = m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT;
+    let exec = m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask();
     vec![
         method(m2mf::OFFSET_OUT_HIGH, 2),
         (to >> 32) as u32,
@@ -41,7 +41,7 @@ pub fn m2mf_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {
 }
 
 pub fn pcopy_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {
-    let exec = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+    let exec = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
     vec![
         method(pcopy::SRC_ADDRESS_HIGH, 8),
         (from >> 32) as u32,

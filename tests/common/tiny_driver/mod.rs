@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy, stream};
+use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy};
 use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk::chip::gf100::ramin;
 use gpuvmk::chip::gf100::regs::{falcon, fecs, gpccs, pbus, pce0, pce1, pci, pfb, pfifo, pmc};
 use gpuvmk::chip::registers::Reg;
+use gpuvmk::chip::stream::DMA::SEC_OP;
 use gpuvmk::chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, Region};

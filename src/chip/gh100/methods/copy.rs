@@ -36,14 +36,13 @@ pub const SET_REMAP_CONST_A: u16 = 0x700;
 pub const SET_REMAP_CONST_B: u16 = 0x704;
 /// Where each component of the target comes from, and how large and how many they are.
 pub const SET_REMAP_COMPONENTS: u16 = 0x708;
-/// Block shape of the target: log2 of its height in bits 7:4, of its depth in bits 11:8, GOB height 15:12.
-/// Width, height, depth, layer and packed origin follow.
+/// Block shape of the target. Width, height, depth, layer and packed origin follow.
 pub const SET_DST_BLOCK_SIZE: u16 = 0x70c;
-/// First target element and line, 16 bits each.
+/// First target element and line.
 pub const SET_DST_ORIGIN: u16 = 0x720;
 /// The same of the source.
 pub const SET_SRC_BLOCK_SIZE: u16 = 0x728;
-/// First source element and line, 16 bits each.
+/// First source element and line.
 pub const SET_SRC_ORIGIN: u16 = 0x73c;
 /// First source element.
 pub const SRC_ORIGIN_X: u16 = 0x744;
@@ -64,70 +63,76 @@ pub mod surface {
     pub const LAYER: u16 = 16;
 }
 
-/// SET_RENDER_ENABLE_C.
-pub mod render_enable {
-    /// Launches do nothing.
-    pub const FALSE: u32 = 0;
-    /// Launches copy.
-    pub const TRUE: u32 = 1;
-}
-
-/// LAUNCH_DMA.
-pub mod launch {
-    /// DATA_TRANSFER_TYPE, bits 1:0: none at all.
-    pub const TRANSFER_MASK: u32 = 3;
-    /// DATA_TRANSFER_TYPE: not one that exists.
-    pub const TRANSFER_INVALID: u32 = 3;
-    /// SEMAPHORE_TYPE, bits 4:3.
-    pub const SEMAPHORE_SHIFT: u32 = 3;
-    /// SEMAPHORE_TYPE: the payload alone.
-    pub const SEMAPHORE_ONE_WORD: u32 = 1;
-    /// SEMAPHORE_TYPE: the payload, and the time in the upper half of 16 bytes.
-    pub const SEMAPHORE_FOUR_WORDS: u32 = 2;
-    /// INTERRUPT_TYPE, bits 6:5.
-    pub const INTERRUPT_MASK: u32 = 3 << 5;
-    /// SRC_MEMORY_LAYOUT: pitch; clear: blocks.
-    pub const SRC_PITCH: u32 = 1 << 7;
-    /// DST_MEMORY_LAYOUT: pitch; clear: blocks.
-    pub const DST_PITCH: u32 = 1 << 8;
-    /// MULTI_LINE_ENABLE: LINE_COUNT counts; clear: one line.
-    pub const MULTI_LINE: u32 = 1 << 9;
-    /// REMAP_ENABLE.
-    pub const REMAP: u32 = 1 << 10;
-    /// SRC_TYPE: the source address is a physical one.
-    pub const SRC_PHYSICAL: u32 = 1 << 12;
-    /// DST_TYPE: the target address is a physical one.
-    pub const DST_PHYSICAL: u32 = 1 << 13;
-    /// SEMAPHORE_REDUCTION, bits 17:14.
-    pub const REDUCTION_SHIFT: u32 = 14;
-    /// SEMAPHORE_REDUCTION_SIGN: unsigned.
-    pub const REDUCTION_UNSIGNED: u32 = 1 << 18;
-    /// SEMAPHORE_REDUCTION_ENABLE.
-    pub const REDUCTION: u32 = 1 << 19;
-    /// COPY_TYPE, bits 21:20: anything but plain.
-    pub const COPY_TYPE_MASK: u32 = 3 << 20;
-    /// VPRMODE.
-    pub const VPR: u32 = 1 << 22;
-    /// MEMORY_SCRUB_ENABLE.
-    pub const SCRUB: u32 = 1 << 23;
-    /// SEMAPHORE_PAYLOAD_SIZE: 64 bits.
-    pub const PAYLOAD_64BIT: u32 = 1 << 27;
-}
-
-/// SET_REMAP_COMPONENTS.
-pub mod remap {
-    /// DST_X in bits 2:0, DST_Y in 6:4 and so on: 0 to 3 are source components.
-    pub const SELECT_CONST_A: u32 = 4;
-    /// The other constant.
-    pub const SELECT_CONST_B: u32 = 5;
-    /// The component stays as it is.
-    pub const SELECT_NO_WRITE: u32 = 6;
-    /// COMPONENT_SIZE, bits 17:16: bytes minus 1.
-    pub const COMPONENT_SIZE_SHIFT: u32 = 16;
-    /// NUM_SRC_COMPONENTS, bits 21:20: minus 1.
-    pub const NUM_SRC_SHIFT: u32 = 20;
-    /// NUM_DST_COMPONENTS, bits 25:24: minus 1.
-    pub const NUM_DST_SHIFT: u32 = 24;
+crate::fields! {
+    /// Fields of [`SET_RENDER_ENABLE_C`](const@SET_RENDER_ENABLE_C).
+    SET_RENDER_ENABLE_C {
+        2:0 MODE = {
+            /// Launches do nothing.
+            FALSE: 0,
+            /// Launches copy.
+            TRUE: 1,
+        }
+    }
+    /// Fields of [`LAUNCH_DMA`](const@LAUNCH_DMA).
+    LAUNCH_DMA {
+        /// 64 bits; clear: 32.
+        27:27 SEMAPHORE_PAYLOAD_SIZE,
+        23:23 MEMORY_SCRUB_ENABLE, 22:22 VPRMODE,
+        /// Anything but 0 is more than a plain copy.
+        21:20 COPY_TYPE,
+        19:19 SEMAPHORE_REDUCTION_ENABLE,
+        /// Unsigned; clear: signed.
+        18:18 SEMAPHORE_REDUCTION_SIGN,
+        17:14 SEMAPHORE_REDUCTION,
+        /// The target address is a physical one.
+        13:13 DST_TYPE,
+        /// The source address is a physical one.
+        12:12 SRC_TYPE,
+        10:10 REMAP_ENABLE,
+        /// LINE_COUNT counts; clear: one line.
+        9:9 MULTI_LINE_ENABLE,
+        /// Pitch; clear: blocks.
+        8:8 DST_MEMORY_LAYOUT,
+        /// Pitch; clear: blocks.
+        7:7 SRC_MEMORY_LAYOUT,
+        6:5 INTERRUPT_TYPE,
+        4:3 SEMAPHORE_TYPE = {
+            /// The payload alone.
+            RELEASE_ONE_WORD_SEMAPHORE: 1,
+            /// The payload, and the time in the upper half of 16 bytes.
+            RELEASE_FOUR_WORD_SEMAPHORE: 2,
+        },
+        /// Makes the result visible in memory.
+        2:2 FLUSH_ENABLE,
+        1:0 DATA_TRANSFER_TYPE = {
+            NONE: 0,
+            PIPELINED: 1,
+            /// After everything before it.
+            NON_PIPELINED: 2,
+        }
+    }
+    /// Fields of [`SET_REMAP_COMPONENTS`](const@SET_REMAP_COMPONENTS).
+    SET_REMAP_COMPONENTS {
+        /// Minus 1.
+        25:24 NUM_DST_COMPONENTS,
+        /// Minus 1.
+        21:20 NUM_SRC_COMPONENTS,
+        /// Bytes minus 1.
+        17:16 COMPONENT_SIZE,
+        14:12 DST_W, 10:8 DST_Z, 6:4 DST_Y,
+        /// 0 to 3 are source components; the same holds for the other three.
+        2:0 DST_X = {
+            SRC_W: 3,
+            CONST_A: 4,
+            CONST_B: 5,
+            /// The component stays as it is.
+            NO_WRITE: 6,
+        }
+    }
+    /// Fields of [`SET_DST_BLOCK_SIZE`](const@SET_DST_BLOCK_SIZE) and [`SET_SRC_BLOCK_SIZE`]: log2 of GOBs.
+    SET_DST_BLOCK_SIZE { 15:12 GOB_HEIGHT, 11:8 DEPTH, 7:4 HEIGHT, 3:0 WIDTH }
+    /// Fields of [`SET_DST_ORIGIN`](const@SET_DST_ORIGIN) and [`SET_SRC_ORIGIN`].
+    SET_DST_ORIGIN { 31:16 Y, 15:0 X }
 }
 
 /// All methods. Those from [`FIRST_STATE`] on, but for [`LAUNCH_DMA`], are stored.

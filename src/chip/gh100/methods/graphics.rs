@@ -9,24 +9,30 @@ pub const SET_NOTIFY_B: u16 = 0x108;
 /// Writes the notifier; 1 also notifies the driver.
 pub const NOTIFY: u16 = 0x10c;
 
-/// Compute: acts on the launch descriptor that SEND_PCAS_A names; bit 1 schedules it.
+/// Compute: acts on the launch descriptor that SEND_PCAS_A names.
 pub const SEND_SIGNALING_PCAS_B: u16 = 0x2bc;
-/// Compute: the same, by an action in bits 3:0.
+/// Compute: the same, by an action.
 pub const SEND_SIGNALING_PCAS2_B: u16 = 0x2c0;
 
-/// SEND_SIGNALING_PCAS_B: SCHEDULE.
-pub const PCAS_B_SCHEDULE: u32 = 1 << 1;
-/// SEND_SIGNALING_PCAS2_B: actions that start nothing: NOP, INVALIDATE, PREFETCH.
-pub const PCAS2_B_HARMLESS: [u32; 3] = [0, 1, 8];
-
-/// Interrupt bits of the graphics engine, NV_PGRAPH_INTR.
-pub mod intr {
-    /// The class does not have the method, or this GPU cannot do it.
-    pub const ILLEGAL_METHOD: u32 = 1 << 4;
-    /// There is no such class.
-    pub const ILLEGAL_CLASS: u32 = 1 << 5;
-    /// The data is not allowed.
-    pub const DATA_ERROR: u32 = 1 << 20;
+crate::fields! {
+    /// Fields of [`SET_NOTIFY_A`](const@SET_NOTIFY_A).
+    SET_NOTIFY_A { 24:0 ADDRESS_UPPER }
+    /// Fields of [`NOTIFY`](const@NOTIFY).
+    NOTIFY { 0:0 AWAKEN }
+    /// Fields of [`SEND_SIGNALING_PCAS_B`](const@SEND_SIGNALING_PCAS_B).
+    SEND_SIGNALING_PCAS_B { 1:1 SCHEDULE, 0:0 INVALIDATE }
+    /// Fields of [`SEND_SIGNALING_PCAS2_B`](const@SEND_SIGNALING_PCAS2_B). Only the actions that start nothing have
+    /// names here.
+    SEND_SIGNALING_PCAS2_B { 3:0 PCAS_ACTION = { NOP: 0, INVALIDATE: 1, PREFETCH: 8 } }
+    /// Interrupts of the graphics engine.
+    NV_PGRAPH_INTR {
+        /// The data is not allowed.
+        20:20 CLASS_ERROR,
+        /// There is no such class.
+        5:5 ILLEGAL_CLASS,
+        /// The class does not have the method, or this GPU cannot do it.
+        4:4 ILLEGAL_METHOD
+    }
 }
 
 /// Common to all classes. Macros (MME) can be loaded and called.

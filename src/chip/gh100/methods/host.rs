@@ -3,6 +3,7 @@
 //! Hopper's header lists only the newest of these; the others are Volta's (`clc36f.h`), which nouveau uses.
 
 use super::{MethodDef, masked, method};
+use crate::stream;
 
 /// Checks that the subchannel's engine has the class in bits 15:0. Goes on to the engine.
 pub const SET_OBJECT: u16 = 0x00;
@@ -53,113 +54,110 @@ pub const CLEAR_FAULTED: u16 = 0x84;
 /// First method that goes to the engine.
 pub const ENGINE_METHODS: u16 = 0x100;
 
-/// MEM_OP_D bits 31:27.
-pub mod mem_op {
-    /// Where the operation is.
-    pub const SHIFT: u32 = 27;
-    /// MEMBAR.
-    pub const MEMBAR: u32 = 0x05;
-    /// L2_PEERMEM_INVALIDATE.
-    pub const L2_PEERMEM_INVALIDATE: u32 = 0x0d;
-    /// L2_SYSMEM_INVALIDATE.
-    pub const L2_SYSMEM_INVALIDATE: u32 = 0x0e;
-    /// L2_CLEAN_COMPTAGS.
-    pub const L2_CLEAN_COMPTAGS: u32 = 0x0f;
-    /// L2_FLUSH_DIRTY.
-    pub const L2_FLUSH_DIRTY: u32 = 0x10;
-    /// L2_WAIT_FOR_SYS_PENDING_READS.
-    pub const L2_WAIT_FOR_SYS_PENDING_READS: u32 = 0x15;
-}
-
-/// SEM_EXECUTE.
-pub mod sem {
-    /// OPERATION, bits 2:0.
-    pub const OPERATION: u32 = 7;
-    /// Wait for equality.
-    pub const ACQUIRE: u32 = 0;
-    /// Write.
-    pub const RELEASE: u32 = 1;
-    /// Wait until the value is at least the payload, unsigned.
-    pub const ACQ_STRICT_GEQ: u32 = 2;
-    /// Wait until the value minus the payload is not negative.
-    pub const ACQ_CIRC_GEQ: u32 = 3;
-    /// Wait until value and payload share a set bit.
-    pub const ACQ_AND: u32 = 4;
-    /// Wait until value and payload share a clear bit.
-    pub const ACQ_NOR: u32 = 5;
-    /// Read, combine and write.
-    pub const REDUCTION: u32 = 6;
-    /// PAYLOAD_SIZE: 64 bits.
-    pub const PAYLOAD_64BIT: u32 = 1 << 24;
-    /// RELEASE_TIMESTAMP: the time follows in the upper half of 16 bytes.
-    pub const RELEASE_TIMESTAMP: u32 = 1 << 25;
-    /// REDUCTION: which, bits 30:27.
-    pub const REDUCTION_SHIFT: u32 = 27;
-    /// REDUCTION_FORMAT: unsigned.
-    pub const REDUCTION_UNSIGNED: u32 = 1 << 31;
-}
-
-/// SEMAPHORE_D. The reduction and its format are where SEM_EXECUTE has them.
-pub mod old_sem {
-    /// OPERATION, bits 4:0.
-    pub const OPERATION: u32 = 0x1f;
-    /// Wait for equality.
-    pub const ACQUIRE: u32 = 1;
-    /// Write.
-    pub const RELEASE: u32 = 2;
-    /// Wait until the value minus the payload is not negative.
-    pub const ACQ_GEQ: u32 = 4;
-    /// Wait until value and payload share a set bit.
-    pub const ACQ_AND: u32 = 8;
-    /// Read, combine and write.
-    pub const REDUCTION: u32 = 0x10;
-    /// RELEASE_SIZE: four bytes; clear: 16 with the time in the upper half.
-    pub const RELEASE_4_BYTES: u32 = 1 << 24;
-    /// REDUCTION and FORMAT.
-    pub const REDUCTION_FIELDS: u32 = 0xf800_0000;
-}
-
-/// YIELD: known operations are 0, 2 and 3.
-pub mod yield_op {
-    /// Nothing.
-    pub const NOP: u32 = 0;
-    /// The rest of the timeslice.
-    pub const RUNLIST_TIMESLICE: u32 = 2;
-    /// To the next channel of the group.
-    pub const TSG: u32 = 3;
-}
-
-/// GPFIFO entries without words: what they say in bits 7:0 of the second word.
-pub mod control_entry {
-    /// Nothing.
-    pub const NOP: u64 = 0;
-    /// Bits 24:8 of the first word become address bits 56:40 of the segments that follow.
-    pub const SET_PB_SEGMENT_EXTENDED_BASE: u64 = 4;
-
-    /// The operation of an entry.
-    pub const fn operation(entry: u64) -> u64 {
-        (entry >> 32) & 0xff
-    }
-
-    /// The address bits that [`SET_PB_SEGMENT_EXTENDED_BASE`] sets, if the entry is that.
-    pub const fn segment_base(entry: u64) -> Option<u64> {
-        match operation(entry) {
-            SET_PB_SEGMENT_EXTENDED_BASE => Some((entry >> 8 & 0x1_ffff) << 40),
-            _ => None,
+crate::fields! {
+    /// Fields of [`SET_OBJECT`](const@SET_OBJECT).
+    SET_OBJECT { 15:0 NVCLASS }
+    /// Fields of [`SEMAPHORE_A`](const@SEMAPHORE_A).
+    SEMAPHORE_A { 7:0 OFFSET_UPPER }
+    /// Fields of [`SEMAPHORE_B`](const@SEMAPHORE_B).
+    SEMAPHORE_B { 31:2 OFFSET_LOWER }
+    /// Fields of [`SEMAPHORE_D`](const@SEMAPHORE_D).
+    SEMAPHORE_D {
+        /// Where SEM_EXECUTE has it, with the same meaning.
+        31:31 FORMAT,
+        /// The same.
+        30:27 REDUCTION,
+        /// Four bytes; clear: 16 with the time in the upper half.
+        24:24 RELEASE_SIZE,
+        4:0 OPERATION = {
+            /// Wait for equality.
+            ACQUIRE: 1,
+            /// Write.
+            RELEASE: 2,
+            /// Wait until the value minus the payload is not negative.
+            ACQ_GEQ: 4,
+            /// Wait until value and payload share a set bit.
+            ACQ_AND: 8,
+            /// Read, combine and write.
+            REDUCTION: 0x10,
         }
     }
+    /// Fields of [`MEM_OP_D`](const@MEM_OP_D).
+    MEM_OP_D {
+        31:27 OPERATION = {
+            MEMBAR: 0x05,
+            L2_PEERMEM_INVALIDATE: 0x0d,
+            L2_SYSMEM_INVALIDATE: 0x0e,
+            L2_CLEAN_COMPTAGS: 0x0f,
+            L2_FLUSH_DIRTY: 0x10,
+            L2_WAIT_FOR_SYS_PENDING_READS: 0x15,
+        }
+    }
+    /// Fields of [`SEM_ADDR_LO`](const@SEM_ADDR_LO).
+    SEM_ADDR_LO { 31:2 OFFSET }
+    /// Fields of [`SEM_ADDR_HI`](const@SEM_ADDR_HI).
+    SEM_ADDR_HI { 24:0 OFFSET }
+    /// Fields of [`SEM_EXECUTE`](const@SEM_EXECUTE).
+    SEM_EXECUTE {
+        /// Unsigned; clear: signed.
+        31:31 REDUCTION_FORMAT,
+        /// Which one.
+        30:27 REDUCTION,
+        /// The time follows in the upper half of 16 bytes.
+        25:25 RELEASE_TIMESTAMP,
+        /// 64 bits; clear: 32.
+        24:24 PAYLOAD_SIZE,
+        /// A release waits until all earlier work is done.
+        20:20 RELEASE_WFI,
+        2:0 OPERATION = {
+            /// Wait for equality.
+            ACQUIRE: 0,
+            /// Write.
+            RELEASE: 1,
+            /// Wait until the value is at least the payload, unsigned.
+            ACQ_STRICT_GEQ: 2,
+            /// Wait until the value minus the payload is not negative.
+            ACQ_CIRC_GEQ: 3,
+            /// Wait until value and payload share a set bit.
+            ACQ_AND: 4,
+            /// Wait until value and payload share a clear bit.
+            ACQ_NOR: 5,
+            /// Read, combine and write.
+            REDUCTION: 6,
+        }
+    }
+    /// Fields of [`YIELD`](const@YIELD).
+    YIELD {
+        1:0 OP = {
+            NOP: 0,
+            /// The rest of the timeslice.
+            RUNLIST_TIMESLICE: 2,
+            /// To the next channel of the group.
+            TSG: 3,
+        }
+    }
+    /// The first word of a GPFIFO entry without words that is
+    /// [`SET_PB_SEGMENT_EXTENDED_BASE`](crate::stream::GP_ENTRY1::OPCODE::SET_PB_SEGMENT_EXTENDED_BASE).
+    GP_ENTRY0 { 24:8 PB_EXTENDED_BASE_OPERAND }
+    /// Interrupts of a PBDMA.
+    NV_PPBDMA_INTR_0 {
+        /// An operation, reduction or alignment that is not supported.
+        25:25 SEMAPHORE,
+        /// CRC_CHECK with the wrong sum.
+        22:22 METHODCRC,
+        /// One that the unit does not have, or not for this channel.
+        21:21 METHOD,
+        /// A ring entry is malformed.
+        15:15 GPENTRY
+    }
 }
 
-/// Interrupt bits of a PBDMA, NV_PPBDMA_INTR_0.
-pub mod pbdma_intr {
-    /// GPENTRY: a ring entry is malformed.
-    pub const GPENTRY: u32 = 1 << 15;
-    /// METHOD: one that the unit does not have, or not for this channel.
-    pub const METHOD: u32 = 1 << 21;
-    /// METHODCRC: CRC_CHECK with the wrong sum.
-    pub const METHODCRC: u32 = 1 << 22;
-    /// SEMAPHORE: an operation, reduction or alignment that is not supported.
-    pub const SEMAPHORE: u32 = 1 << 25;
+/// The address bits 56:40 that a GPFIFO entry sets for segments that follow, if it does.
+pub fn segment_base(entry: u64) -> Option<u64> {
+    let [a, b, c, d, ..] = entry.to_le_bytes();
+    let base = GP_ENTRY0::PB_EXTENDED_BASE_OPERAND.get(u32::from_le_bytes([a, b, c, d]));
+    let sets = stream::opcode(entry) == stream::GP_ENTRY1::OPCODE::SET_PB_SEGMENT_EXTENDED_BASE;
+    sets.then_some(u64::from(base) << 40)
 }
 
 pub(super) const METHODS: &[MethodDef] = &[

@@ -13,8 +13,7 @@ pub const LINE_COUNT: u16 = 0x184;
 pub const OFFSET_OUT_UPPER: u16 = 0x188;
 /// Bytes from a line to the next, signed.
 pub const PITCH_OUT: u16 = 0x190;
-/// Block shape: log2 of its height in bits 7:4, of its depth in bits 11:8. Width, height, depth and layer
-/// follow.
+/// Block shape. Width, height, depth and layer follow.
 pub const SET_DST_BLOCK_SIZE: u16 = 0x194;
 /// Bytes of a line of the surface.
 pub const SET_DST_WIDTH: u16 = 0x198;
@@ -37,24 +36,27 @@ pub const SET_I2M_SEMAPHORE_C: u16 = 0x1e4;
 /// Last method.
 pub const LAST: u16 = 0x1fc;
 
-/// LAUNCH_DMA.
-pub mod launch {
-    /// DST_MEMORY_LAYOUT: pitch; clear: blocks.
-    pub const DST_PITCH: u32 = 1 << 0;
-    /// REDUCTION_ENABLE.
-    pub const REDUCTION: u32 = 1 << 1;
-    /// REDUCTION_FORMAT, bits 3:2: signed.
-    pub const REDUCTION_SIGNED: u32 = 1 << 2;
-    /// COMPLETION_TYPE, bits 5:4.
-    pub const COMPLETION_SHIFT: u32 = 4;
-    /// COMPLETION_TYPE: the semaphore is written.
-    pub const COMPLETION_RELEASE: u32 = 2;
-    /// INTERRUPT_TYPE, bits 9:8.
-    pub const INTERRUPT_MASK: u32 = 3 << 8;
-    /// SEMAPHORE_STRUCT_SIZE: one word; clear: four with the time.
-    pub const ONE_WORD: u32 = 1 << 12;
-    /// REDUCTION_OP, bits 15:13, in the numbering of [`super::super::report`].
-    pub const REDUCTION_SHIFT: u32 = 13;
+crate::fields! {
+    /// Fields of [`SET_DST_BLOCK_SIZE`](const@SET_DST_BLOCK_SIZE): log2 of GOBs, as far as this GPU goes.
+    SET_DST_BLOCK_SIZE { 10:8 DEPTH, 6:4 HEIGHT }
+    /// Fields of [`LAUNCH_DMA`](const@LAUNCH_DMA).
+    LAUNCH_DMA {
+        /// In the numbering of [`super::report`].
+        15:13 REDUCTION_OP,
+        /// One word; clear: four with the time.
+        12:12 SEMAPHORE_STRUCT_SIZE,
+        9:8 INTERRUPT_TYPE,
+        5:4 COMPLETION_TYPE = {
+            FLUSH_DISABLE: 0,
+            FLUSH_ONLY: 1,
+            /// The semaphore is written.
+            RELEASE_SEMAPHORE: 2,
+        },
+        3:2 REDUCTION_FORMAT = { SIGNED_32: 1 },
+        1:1 REDUCTION_ENABLE,
+        /// Pitch; clear: blocks.
+        0:0 DST_MEMORY_LAYOUT
+    }
 }
 
 pub(super) const METHODS: &[MethodDef] = &[

@@ -2,6 +2,7 @@
 //! two forms, an old one at 0x1b00 and one at 0x158 with payloads of 64 bits.
 
 use super::{MethodDef, masked, method};
+use crate::registers::Field;
 
 /// Old form: address bits 56:32.
 pub const SET_REPORT_SEMAPHORE_A: u16 = 0x1b00;
@@ -22,63 +23,79 @@ pub const SET_REPORT_SEMAPHORE_ADDRESS_UPPER: u16 = 0x164;
 /// Writes.
 pub const REPORT_SEMAPHORE_EXECUTE: u16 = 0x168;
 
-/// OPERATION, bits 1:0 in every form.
-pub const OPERATION: u32 = 3;
-/// OPERATION: the payload.
-pub const RELEASE: u32 = 0;
-/// OPERATION: the counter that REPORT names.
-pub const REPORT_ONLY: u32 = 2;
+crate::fields! {
+    /// Fields of the upper words of addresses.
+    ADDRESS_UPPER { 24:0 ADDRESS }
+    /// Fields that every form has.
+    ANY {
+        1:0 OPERATION = {
+            /// The payload.
+            RELEASE: 0,
+            /// The counter that REPORT names.
+            REPORT_ONLY: 2,
+        }
+    }
+    /// Fields of [`SET_REPORT_SEMAPHORE_D`](const@SET_REPORT_SEMAPHORE_D).
+    SET_REPORT_SEMAPHORE_D {
+        28:28 STRUCTURE_SIZE, 20:20 AWAKEN_ENABLE, 18:17 REDUCTION_FORMAT, 11:9 REDUCTION_OP, 3:3 REDUCTION_ENABLE
+    }
+    /// Fields of [`REPORT_SEMAPHORE_EXECUTE`] of the 3D class.
+    THREED_EXECUTE {
+        27:27 PAYLOAD_SIZE64, 25:24 REDUCTION_FORMAT, 23:21 REDUCTION_OP, 20:20 REDUCTION_ENABLE,
+        14:13 STRUCTURE_SIZE, 6:6 AWAKEN_ENABLE
+    }
+    /// Fields of [`REPORT_SEMAPHORE_EXECUTE`] of the compute class.
+    COMPUTE_EXECUTE {
+        12:12 PAYLOAD_SIZE64, 11:10 REDUCTION_FORMAT, 9:7 REDUCTION_OP, 6:6 REDUCTION_ENABLE,
+        4:3 STRUCTURE_SIZE = { ONE_WORD: 1 }, 2:2 AWAKEN_ENABLE
+    }
+}
 
 /// Where the fields of a form are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// AWAKEN_ENABLE: notifies the driver.
-    pub awaken: u32,
-    /// STRUCTURE_SIZE: where it is, two bits, or one in the old form.
-    pub size_shift: u32,
-    /// Bits of STRUCTURE_SIZE: 0 is four words with the time, 1 one word, 2 two words.
-    pub size_mask: u32,
-    /// REDUCTION_ENABLE.
-    pub reduction: u32,
-    /// REDUCTION_OP, three bits.
-    pub reduction_shift: u32,
-    /// REDUCTION_FORMAT: signed.
-    pub reduction_signed: u32,
-    /// PAYLOAD_SIZE64.
-    pub payload_64bit: u32,
+    /// Notifies the driver.
+    pub awaken: Field,
+    /// 0 is four words with the time, 1 one word, 2 two words.
+    pub structure_size: Field,
+    /// Reduces.
+    pub reduction: Field,
+    /// How.
+    pub reduction_op: Field,
+    /// Bit 0: signed.
+    pub reduction_format: Field,
+    /// The payload has 64 bits; the old form never has that.
+    pub payload_64bit: Option<Field>,
 }
 
 /// SET_REPORT_SEMAPHORE_D.
 pub const OLD: Form = Form {
-    awaken: 1 << 20,
-    size_shift: 28,
-    size_mask: 1,
-    reduction: 1 << 3,
-    reduction_shift: 9,
-    reduction_signed: 1 << 17,
-    payload_64bit: 0,
+    awaken: SET_REPORT_SEMAPHORE_D::AWAKEN_ENABLE,
+    structure_size: SET_REPORT_SEMAPHORE_D::STRUCTURE_SIZE,
+    reduction: SET_REPORT_SEMAPHORE_D::REDUCTION_ENABLE,
+    reduction_op: SET_REPORT_SEMAPHORE_D::REDUCTION_OP,
+    reduction_format: SET_REPORT_SEMAPHORE_D::REDUCTION_FORMAT,
+    payload_64bit: None,
 };
 
 /// REPORT_SEMAPHORE_EXECUTE of the 3D class.
 pub const THREED: Form = Form {
-    awaken: 1 << 6,
-    size_shift: 13,
-    size_mask: 3,
-    reduction: 1 << 20,
-    reduction_shift: 21,
-    reduction_signed: 1 << 24,
-    payload_64bit: 1 << 27,
+    awaken: THREED_EXECUTE::AWAKEN_ENABLE,
+    structure_size: THREED_EXECUTE::STRUCTURE_SIZE,
+    reduction: THREED_EXECUTE::REDUCTION_ENABLE,
+    reduction_op: THREED_EXECUTE::REDUCTION_OP,
+    reduction_format: THREED_EXECUTE::REDUCTION_FORMAT,
+    payload_64bit: Some(THREED_EXECUTE::PAYLOAD_SIZE64),
 };
 
 /// REPORT_SEMAPHORE_EXECUTE of the compute class.
 pub const COMPUTE: Form = Form {
-    awaken: 1 << 2,
-    size_shift: 3,
-    size_mask: 3,
-    reduction: 1 << 6,
-    reduction_shift: 7,
-    reduction_signed: 1 << 10,
-    payload_64bit: 1 << 12,
+    awaken: COMPUTE_EXECUTE::AWAKEN_ENABLE,
+    structure_size: COMPUTE_EXECUTE::STRUCTURE_SIZE,
+    reduction: COMPUTE_EXECUTE::REDUCTION_ENABLE,
+    reduction_op: COMPUTE_EXECUTE::REDUCTION_OP,
+    reduction_format: COMPUTE_EXECUTE::REDUCTION_FORMAT,
+    payload_64bit: Some(COMPUTE_EXECUTE::PAYLOAD_SIZE64),
 };
 
 pub(super) const METHODS: &[MethodDef] = &[

@@ -1,6 +1,6 @@
 use super::rig::*;
 use gpuvmk_chip::EngineSet;
-use gpuvmk_chip::gh100::methods::copy::{self, launch};
+use gpuvmk_chip::gh100::methods::copy;
 use gpuvmk_gpu::{GpuDriver as _, GpuDriverExt as _};
 
 const SRC: u64 = 0x30_0000_0000;
@@ -75,7 +75,7 @@ fn one_line_is_copied_without_multi_line() {
     rig.write(source, &pattern(1, 8192));
 
     let mut words = copy_lines(SRC, DST, 4096, 4096, 2, 0);
-    *words.last_mut().unwrap() &= !launch::MULTI_LINE;
+    *words.last_mut().unwrap() &= !copy::LAUNCH_DMA::MULTI_LINE_ENABLE.mask();
     rig.run(&mut channel, &words);
 
     assert_eq!(rig.read(target, 4096), pattern(1, 4096));
@@ -90,10 +90,14 @@ fn semaphore_of_a_launch_follows_its_data() {
     let sem = |offset: u64, payload: u64| {
         inc(4, copy::SET_SEMAPHORE_A, &[hi(DST + offset), lo(DST + offset), lo(payload), hi(payload)])
     };
-    let one = launch::SEMAPHORE_ONE_WORD << launch::SEMAPHORE_SHIFT;
-    let four = launch::SEMAPHORE_FOUR_WORDS << launch::SEMAPHORE_SHIFT;
-    let wide = launch::PAYLOAD_64BIT;
-    let reduce = launch::REDUCTION | 5 << launch::REDUCTION_SHIFT | launch::REDUCTION_UNSIGNED;
+    let one =
+        copy::LAUNCH_DMA::SEMAPHORE_TYPE.of(copy::LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_ONE_WORD_SEMAPHORE);
+    let four =
+        copy::LAUNCH_DMA::SEMAPHORE_TYPE.of(copy::LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_FOUR_WORD_SEMAPHORE);
+    let wide = copy::LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.mask();
+    let reduce = copy::LAUNCH_DMA::SEMAPHORE_REDUCTION_ENABLE.mask()
+        | copy::LAUNCH_DMA::SEMAPHORE_REDUCTION.of(5)
+        | copy::LAUNCH_DMA::SEMAPHORE_REDUCTION_SIGN.mask();
 
     let words = [
         sem(0x1000, 0x1_0000_0001),
@@ -151,13 +155,13 @@ fn blocks_are_written_and_read() {
         rectangle.clone(),
         inc(4, copy::SET_DST_BLOCK_SIZE, &shape),
         inc(4, copy::SET_DST_BLOCK_SIZE + 16, &[3, 10 << 16 | 30]),
-        inc(4, copy::LAUNCH_DMA, &[0x386 & !launch::DST_PITCH]),
+        inc(4, copy::LAUNCH_DMA, &[0x386 & !copy::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask()]),
         // And back, to another place, with origins in words of their own.
         inc(4, copy::OFFSET_IN_UPPER, &[hi(DST), lo(DST), hi(SRC), lo(SRC) + 0x8000]),
         inc(4, copy::SET_SRC_BLOCK_SIZE, &shape),
         inc(4, copy::SET_SRC_BLOCK_SIZE + 16, &[3]),
         inc(4, copy::SRC_ORIGIN_X, &[30, 10]),
-        inc(4, copy::LAUNCH_DMA, &[0x386 & !launch::SRC_PITCH]),
+        inc(4, copy::LAUNCH_DMA, &[0x386 & !copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()]),
     ];
 
     rig.run(&mut channel, &words.concat());
@@ -183,9 +187,9 @@ fn fills_need_no_source() {
     let (mut channel, _, target) = setup(&mut rig, graphics());
     let words = [
         inc(4, copy::SET_REMAP_CONST_A, &[0x1234_5678, 0, components([4, 4, 4, 4], 4, 1, 1)]),
-        copy_lines(0, DST + 4, 0, (SIZE / 4) as u32 - 2, 1, launch::REMAP),
+        copy_lines(0, DST + 4, 0, (SIZE / 4) as u32 - 2, 1, copy::LAUNCH_DMA::REMAP_ENABLE.mask()),
         inc(4, copy::SET_REMAP_CONST_A, &[0xabcd, 0x77, components([5, 4, 6, 5], 1, 1, 4)]),
-        copy_lines(0, DST, 0, 1, 1, launch::REMAP),
+        copy_lines(0, DST, 0, 1, 1, copy::LAUNCH_DMA::REMAP_ENABLE.mask()),
     ];
 
     rig.run(&mut channel, &words.concat());
@@ -211,7 +215,8 @@ fn fills_with_zeros_reach_their_target_and_nothing_else() {
         (zeros([4, 6, 4, 4], 0), 0x1230, 0xf_1230, None),
     ] {
         rig.write(target, &data);
-        let fill = copy_lines(0, DST + from, 0, ((to - from) / 16) as u32, 1, launch::REMAP);
+        let fill =
+            copy_lines(0, DST + from, 0, ((to - from) / 16) as u32, 1, copy::LAUNCH_DMA::REMAP_ENABLE.mask());
         rig.run(&mut channel, &[words, fill].concat());
 
         let got = rig.read(target, SIZE as usize);
@@ -251,7 +256,7 @@ fn components_are_put_together_anew() {
         // Three components of two bytes to four: z, constant, kept, x.
         inc(4, copy::SET_REMAP_CONST_A, &[0x9988, 0, components([2, 4, 6, 0], 2, 3, 4)]),
         inc(4, copy::OFFSET_IN_UPPER, &[hi(SRC), lo(SRC), hi(DST), lo(DST), 600, 1600, 100, 5]),
-        inc(4, copy::LAUNCH_DMA, &[0x386 | launch::REMAP]),
+        inc(4, copy::LAUNCH_DMA, &[0x386 | copy::LAUNCH_DMA::REMAP_ENABLE.mask()]),
     ];
 
     rig.run(&mut channel, &words.concat());
@@ -276,7 +281,11 @@ fn remap_counts_elements_in_blocks_too() {
         inc(4, copy::OFFSET_IN_UPPER, &[hi(SRC), lo(SRC), hi(DST), lo(DST), 256, 0, 64, 16]),
         inc(4, copy::SET_DST_BLOCK_SIZE, &[1 << 12, 100, 32, 1]),
         inc(4, copy::SET_DST_BLOCK_SIZE + 16, &[0, 8 << 16 | 20]),
-        inc(4, copy::LAUNCH_DMA, &[(0x386 & !launch::DST_PITCH) | launch::REMAP]),
+        inc(
+            4,
+            copy::LAUNCH_DMA,
+            &[(0x386 & !copy::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask()) | copy::LAUNCH_DMA::REMAP_ENABLE.mask()],
+        ),
     ];
 
     rig.run(&mut channel, &words.concat());

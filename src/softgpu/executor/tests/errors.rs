@@ -1,7 +1,8 @@
 use super::rig::*;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
-use gpuvmk_chip::gh100::methods::copy::{self, launch};
-use gpuvmk_chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
+use gpuvmk_chip::gh100::methods::copy;
+use gpuvmk_chip::gh100::methods::host;
+use gpuvmk_chip::stream::GP_ENTRY1::OPCODE;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::{GpuDriver, GpuEvent};
 
@@ -16,7 +17,7 @@ fn stopped(engines: EngineSet, words: &[u32]) -> GpuEvent {
     rig.submit(&mut channel, words);
     rig.wait(|rig| !rig.errors().is_empty());
     // Nothing after it is executed.
-    rig.submit(&mut channel, &semaphore(DST, 1, sem::RELEASE));
+    rig.submit(&mut channel, &semaphore(DST, 1, host::SEM_EXECUTE::OPERATION::RELEASE));
     rig.settle();
     assert_eq!(rig.errors().len(), 1);
     assert!(!rig.done(&channel));
@@ -26,26 +27,43 @@ fn stopped(engines: EngineSet, words: &[u32]) -> GpuEvent {
 #[test]
 fn host_unit_refuses_what_it_does_not_have() {
     let mem_op = |operation: u32| inc(0, host::MEM_OP_A, &[0, 0, 0, operation << 27]);
-    let reduction = |bits: u32| semaphore(DST, 1, sem::REDUCTION | bits);
+    let reduction = |bits: u32| semaphore(DST, 1, host::SEM_EXECUTE::OPERATION::REDUCTION | bits);
     let cases = [
-        (immediate(0, host::ILLEGAL, 0), pbdma_intr::METHOD),
-        (immediate(0, 0x0c, 0), pbdma_intr::METHOD),
-        (immediate(0, 0xfc, 0), pbdma_intr::METHOD),
-        (immediate(0, host::YIELD, 1), pbdma_intr::METHOD),
-        (inc(0, host::CLEAR_FAULTED, &[1 << 31 | 1]), pbdma_intr::METHOD),
+        (immediate(0, host::ILLEGAL, 0), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (immediate(0, 0x0c, 0), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (immediate(0, 0xfc, 0), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (immediate(0, host::YIELD, 1), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (inc(0, host::CLEAR_FAULTED, &[1 << 31 | 1]), host::NV_PPBDMA_INTR_0::METHOD.mask()),
         // TLB invalidation and access counters are for privileged channels.
-        (mem_op(0x09), pbdma_intr::METHOD),
-        (mem_op(0x0a), pbdma_intr::METHOD),
-        (mem_op(0x0b), pbdma_intr::METHOD),
-        (mem_op(0x16), pbdma_intr::METHOD),
-        (mem_op(0x00), pbdma_intr::METHOD),
-        (immediate(0, host::CRC_CHECK, 1), pbdma_intr::METHODCRC),
-        (semaphore(DST, 1, 7), pbdma_intr::SEMAPHORE),
-        (semaphore(DST + 4, 1, sem::RELEASE | sem::PAYLOAD_64BIT), pbdma_intr::SEMAPHORE),
-        (semaphore(DST + 8, 1, sem::RELEASE | sem::RELEASE_TIMESTAMP), pbdma_intr::SEMAPHORE),
-        (reduction(8 << sem::REDUCTION_SHIFT), pbdma_intr::SEMAPHORE),
-        (reduction(6 << sem::REDUCTION_SHIFT), pbdma_intr::SEMAPHORE),
-        (reduction(5 << sem::REDUCTION_SHIFT | sem::PAYLOAD_64BIT), pbdma_intr::SEMAPHORE),
+        (mem_op(0x09), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (mem_op(0x0a), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (mem_op(0x0b), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (mem_op(0x16), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (mem_op(0x00), host::NV_PPBDMA_INTR_0::METHOD.mask()),
+        (immediate(0, host::CRC_CHECK, 1), host::NV_PPBDMA_INTR_0::METHODCRC.mask()),
+        (semaphore(DST, 1, 7), host::NV_PPBDMA_INTR_0::SEMAPHORE.mask()),
+        (
+            semaphore(
+                DST + 4,
+                1,
+                host::SEM_EXECUTE::OPERATION::RELEASE | host::SEM_EXECUTE::PAYLOAD_SIZE.mask(),
+            ),
+            host::NV_PPBDMA_INTR_0::SEMAPHORE.mask(),
+        ),
+        (
+            semaphore(
+                DST + 8,
+                1,
+                host::SEM_EXECUTE::OPERATION::RELEASE | host::SEM_EXECUTE::RELEASE_TIMESTAMP.mask(),
+            ),
+            host::NV_PPBDMA_INTR_0::SEMAPHORE.mask(),
+        ),
+        (reduction(host::SEM_EXECUTE::REDUCTION.of(8)), host::NV_PPBDMA_INTR_0::SEMAPHORE.mask()),
+        (reduction(host::SEM_EXECUTE::REDUCTION.of(6)), host::NV_PPBDMA_INTR_0::SEMAPHORE.mask()),
+        (
+            reduction(host::SEM_EXECUTE::REDUCTION.of(5) | host::SEM_EXECUTE::PAYLOAD_SIZE.mask()),
+            host::NV_PPBDMA_INTR_0::SEMAPHORE.mask(),
+        ),
         // Software's subchannels.
         (immediate(6, 0x200, 0), 1 << 23),
         // A header of no known form.
@@ -81,9 +99,9 @@ fn ring_entries_that_mean_nothing_stop_the_channel() {
             GpuEvent::Stopped(ChannelStop { cause: StopCause::Host(error), .. }) => Some(error.status),
             _ => None,
         };
-        assert_eq!(rig.wait_event(status), pbdma_intr::GPENTRY, "{entry:#x}");
+        assert_eq!(rig.wait_event(status), host::NV_PPBDMA_INTR_0::GPENTRY.mask(), "{entry:#x}");
     }
-    assert_eq!(control_entry::NOP, 0);
+    assert_eq!(OPCODE::NOP, 0);
 }
 
 #[test]
@@ -107,19 +125,23 @@ fn put_outside_the_ring_stops_the_channel() {
 fn copy_engines_refuse_what_they_were_not_set_up_for() {
     let launch = |bits: u32| inc(4, copy::LAUNCH_DMA, &[0x386 | bits]);
     let cases = [
-        launch(launch::SRC_PHYSICAL),
-        launch(launch::DST_PHYSICAL),
+        launch(copy::LAUNCH_DMA::SRC_TYPE.mask()),
+        launch(copy::LAUNCH_DMA::DST_TYPE.mask()),
         launch(1 << 20),
-        launch(launch::VPR),
-        launch(launch::SCRUB),
+        launch(copy::LAUNCH_DMA::VPRMODE.mask()),
+        launch(copy::LAUNCH_DMA::MEMORY_SCRUB_ENABLE.mask()),
         launch(1),
         launch(1 << 31),
-        launch(3 << launch::SEMAPHORE_SHIFT),
-        launch(1 << launch::SEMAPHORE_SHIFT | launch::REDUCTION | 0xa << launch::REDUCTION_SHIFT),
+        launch(copy::LAUNCH_DMA::SEMAPHORE_TYPE.of(3)),
+        launch(
+            copy::LAUNCH_DMA::SEMAPHORE_TYPE.of(1)
+                | copy::LAUNCH_DMA::SEMAPHORE_REDUCTION_ENABLE.mask()
+                | copy::LAUNCH_DMA::SEMAPHORE_REDUCTION.of(0xa),
+        ),
         [inc(4, copy::SET_RENDER_ENABLE_C, &[2]), launch(0)].concat(),
-        [inc(4, copy::SET_REMAP_COMPONENTS, &[7]), launch(launch::REMAP)].concat(),
+        [inc(4, copy::SET_REMAP_COMPONENTS, &[7]), launch(copy::LAUNCH_DMA::REMAP_ENABLE.mask())].concat(),
         // The second of one component.
-        [inc(4, copy::SET_REMAP_COMPONENTS, &[1]), launch(launch::REMAP)].concat(),
+        [inc(4, copy::SET_REMAP_COMPONENTS, &[1]), launch(copy::LAUNCH_DMA::REMAP_ENABLE.mask())].concat(),
         [inc(4, copy::SET_DST_BLOCK_SIZE, &[1]), inc(4, copy::LAUNCH_DMA, &[0x286])].concat(),
         [inc(4, copy::SET_DST_BLOCK_SIZE, &[6 << 4]), inc(4, copy::LAUNCH_DMA, &[0x286])].concat(),
         inc(4, copy::OFFSET_IN_UPPER, &[1 << 25]),

@@ -1,8 +1,8 @@
 use super::rig::*;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, StopCause};
-use gpuvmk_chip::gh100::methods::graphics::{self, intr};
-use gpuvmk_chip::gh100::methods::inline::{self, launch};
+use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
+use gpuvmk_chip::gh100::methods::inline;
 use gpuvmk_chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, host, report};
 use gpuvmk_gpu::GpuEvent;
 
@@ -45,7 +45,10 @@ fn inline_data_of_every_class_reaches_memory() {
             inc(
                 subchannel,
                 inline::LAUNCH_DMA,
-                &[launch::DST_PITCH | launch::COMPLETION_RELEASE << launch::COMPLETION_SHIFT | 1 << 8],
+                &[inline::LAUNCH_DMA::DST_MEMORY_LAYOUT.mask()
+                    | inline::LAUNCH_DMA::COMPLETION_TYPE
+                        .of(inline::LAUNCH_DMA::COMPLETION_TYPE::RELEASE_SEMAPHORE)
+                    | 1 << 8],
             ),
             fixed(subchannel, inline::LOAD_INLINE_DATA, &[0x0403_0201, 0x0807_0605, 0x0c0b_0a09]),
         ];
@@ -82,7 +85,10 @@ fn inline_data_goes_into_blocks() {
 #[test]
 fn inline_data_without_a_launch_is_an_error() {
     let error = stopped(&[bind(2, CLASS_INLINE), immediate(2, inline::LOAD_INLINE_DATA, 1)].concat());
-    assert_eq!((error.status, error.class, error.subchannel), (intr::DATA_ERROR, CLASS_INLINE, 2));
+    assert_eq!(
+        (error.status, error.class, error.subchannel),
+        (NV_PGRAPH_INTR::CLASS_ERROR.mask(), CLASS_INLINE, 2)
+    );
 }
 
 #[test]
@@ -104,11 +110,11 @@ fn reports_of_both_forms_are_written() {
         // A timestamp, as Vulkan asks for it.
         old(0, 0x10, 2, 2 | 0xf << 12 | 0x14 << 23),
         old(1, 0x20, 3, 1 << 20),
-        new(0, 0x30, 0x4_0000_0005, report::THREED.payload_64bit | 2 << 13),
+        new(0, 0x30, 0x4_0000_0005, report::THREED_EXECUTE::PAYLOAD_SIZE64.mask() | 2 << 13),
         new(1, 0x40, 0x4_0000_0006, 1 << 3),
         new(1, 0x50, 0x4_0000_0007, 0),
         // Two more.
-        new(1, 0x50, 2, report::COMPUTE.reduction | 1 << 3),
+        new(1, 0x50, 2, report::COMPUTE_EXECUTE::REDUCTION_ENABLE.mask() | 1 << 3),
     ];
     rig.run(&mut channel, &words.concat());
 
@@ -134,7 +140,7 @@ fn launches_are_refused_and_not_skipped() {
     ];
     for (subchannel, class, method, data) in cases {
         let error = stopped(&[bind(subchannel, class), immediate(subchannel, method, data)].concat());
-        assert_eq!(error.status, intr::ILLEGAL_METHOD);
+        assert_eq!(error.status, NV_PGRAPH_INTR::ILLEGAL_METHOD.mask());
         assert_eq!((error.class, error.method, error.data), (class, method, data));
     }
 }
@@ -181,5 +187,5 @@ fn classes_have_subchannels_without_being_bound() {
 #[test]
 fn unknown_class_is_an_error() {
     let error = stopped(&bind(1, 0xc7c0));
-    assert_eq!((error.status, error.class), (intr::ILLEGAL_CLASS, 0xc7c0));
+    assert_eq!((error.status, error.class), (NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), 0xc7c0));
 }

@@ -4,7 +4,7 @@
 //! No channel is privileged here: TLB maintenance, access counters and CLEAR_FAULTED are refused as hardware
 //! refuses them to ordinary channels.
 
-use super::{HostClass, USERD_REFERENCE};
+use super::HostClass;
 use crate::fifo::Departure;
 use crate::fifo::ramfc::Semaphore;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
@@ -13,14 +13,9 @@ use crate::pbdma::ending::Ending;
 use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::channel_event::MmuFault;
-use gpuvmk_chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
-use gpuvmk_chip::stream::Method;
-
-/// Address bits 56:32 in a high word.
-const ADDRESS_HIGH: u32 = 0x01ff_ffff;
-
-/// Address bits 39:32 in the old form's high word.
-const OLD_ADDRESS_HIGH: u32 = 0xff;
+use gpuvmk_chip::gh100::methods::host;
+use gpuvmk_chip::gh100::userd::USERD_REFERENCE;
+use gpuvmk_chip::stream::{GP_ENTRY1, Method, opcode};
 
 /// The class.
 #[derive(Debug)]
@@ -33,19 +28,27 @@ impl HostClass for Hopper {
         let low = 0xffff_ffff;
         match method.method {
             host::SEMAPHORE_A => {
-                semaphore.address = semaphore.address & low | u64::from(data & OLD_ADDRESS_HIGH) << 32;
+                let upper = host::SEMAPHORE_A::OFFSET_UPPER.get(data);
+                semaphore.address = semaphore.address & low | u64::from(upper) << 32;
             }
-            host::SEMAPHORE_B => semaphore.address = semaphore.address & !low | u64::from(data & !3),
+            host::SEMAPHORE_B => {
+                let lower = data & host::SEMAPHORE_B::OFFSET_LOWER.mask();
+                semaphore.address = semaphore.address & !low | u64::from(lower);
+            }
             host::SEMAPHORE_C => semaphore.value = data.into(),
             host::SEMAPHORE_D => {
                 let Some(data) = in_new_form(data) else {
-                    return Err(loaded.host_error(pbdma_intr::SEMAPHORE, Some(method)));
+                    return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::SEMAPHORE, Some(method)));
                 };
                 return execute_semaphore(loaded, Method { data, ..method });
             }
-            host::SEM_ADDR_LO => semaphore.address = semaphore.address & !low | u64::from(data & !3),
+            host::SEM_ADDR_LO => {
+                let lower = data & host::SEM_ADDR_LO::OFFSET.mask();
+                semaphore.address = semaphore.address & !low | u64::from(lower);
+            }
             host::SEM_ADDR_HI => {
-                semaphore.address = semaphore.address & low | u64::from(data & ADDRESS_HIGH) << 32;
+                let upper = host::SEM_ADDR_HI::OFFSET.get(data);
+                semaphore.address = semaphore.address & low | u64::from(upper) << 32;
             }
             host::SEM_PAYLOAD_LO => semaphore.value = semaphore.value & !low | u64::from(data),
             host::SEM_PAYLOAD_HI => semaphore.value = semaphore.value & low | u64::from(data) << 32,
@@ -59,26 +62,26 @@ impl HostClass for Hopper {
                 loaded.state.reference = data;
                 loaded.write_userd(USERD_REFERENCE, data)?;
             }
-            host::YIELD => match data & 3 {
-                yield_op::RUNLIST_TIMESLICE => return Err(Departure::Yielded.into()),
+            host::YIELD => match host::YIELD::OP.get(data) {
+                host::YIELD::OP::RUNLIST_TIMESLICE => return Err(Departure::Yielded.into()),
                 // Every channel is a group of its own.
-                yield_op::NOP | yield_op::TSG => {}
-                _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
+                host::YIELD::OP::NOP | host::YIELD::OP::TSG => {}
+                _ => return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::METHOD, Some(method))),
             },
-            host::MEM_OP_D => match data >> mem_op::SHIFT {
+            host::MEM_OP_D => match host::MEM_OP_D::OPERATION.get(data) {
                 // Engines have finished a method before the next one begins, and memory has no caches.
-                mem_op::MEMBAR
-                | mem_op::L2_PEERMEM_INVALIDATE
-                | mem_op::L2_SYSMEM_INVALIDATE
-                | mem_op::L2_CLEAN_COMPTAGS
-                | mem_op::L2_FLUSH_DIRTY
-                | mem_op::L2_WAIT_FOR_SYS_PENDING_READS => {}
-                _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
+                host::MEM_OP_D::OPERATION::MEMBAR
+                | host::MEM_OP_D::OPERATION::L2_PEERMEM_INVALIDATE
+                | host::MEM_OP_D::OPERATION::L2_SYSMEM_INVALIDATE
+                | host::MEM_OP_D::OPERATION::L2_CLEAN_COMPTAGS
+                | host::MEM_OP_D::OPERATION::L2_FLUSH_DIRTY
+                | host::MEM_OP_D::OPERATION::L2_WAIT_FOR_SYS_PENDING_READS => {}
+                _ => return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::METHOD, Some(method))),
             },
             host::NOP | host::FB_FLUSH | host::MEM_OP_A | host::MEM_OP_B | host::MEM_OP_C | host::WFI => {}
             host::CRC_CHECK if data == 0 => {}
-            host::CRC_CHECK => return Err(loaded.host_error(pbdma_intr::METHODCRC, Some(method))),
-            _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
+            host::CRC_CHECK => return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::METHODCRC, Some(method))),
+            _ => return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::METHOD, Some(method))),
         }
         Ok(())
     }
@@ -89,10 +92,10 @@ impl HostClass for Hopper {
     }
 
     fn control_entry(&self, loaded: &mut Loaded<'_>, entry: u64) -> Result<(), Ending> {
-        if let Some(base) = control_entry::segment_base(entry) {
+        if let Some(base) = host::segment_base(entry) {
             loaded.state.segment_base = base;
-        } else if control_entry::operation(entry) != control_entry::NOP {
-            return Err(loaded.host_error(pbdma_intr::GPENTRY, None));
+        } else if opcode(entry) != GP_ENTRY1::OPCODE::NOP {
+            return Err(loaded.host_error(host::NV_PPBDMA_INTR_0::GPENTRY, None));
         }
         Ok(())
     }
@@ -105,11 +108,11 @@ impl HostClass for Hopper {
             Operand::DoubleWord => client.read_u64(semaphore.address)?,
         };
         let wanted = semaphore.value & operand.mask();
-        Ok(match semaphore.operation & sem::OPERATION {
-            sem::ACQ_STRICT_GEQ => value >= wanted,
-            sem::ACQ_CIRC_GEQ => !operand.is_negative(value.wrapping_sub(wanted)),
-            sem::ACQ_AND => value & wanted != 0,
-            sem::ACQ_NOR => !(value | wanted) & operand.mask() != 0,
+        Ok(match host::SEM_EXECUTE::OPERATION.get(semaphore.operation) {
+            host::SEM_EXECUTE::OPERATION::ACQ_STRICT_GEQ => value >= wanted,
+            host::SEM_EXECUTE::OPERATION::ACQ_CIRC_GEQ => !operand.is_negative(value.wrapping_sub(wanted)),
+            host::SEM_EXECUTE::OPERATION::ACQ_AND => value & wanted != 0,
+            host::SEM_EXECUTE::OPERATION::ACQ_NOR => !(value | wanted) & operand.mask() != 0,
             _ => value == wanted,
         })
     }
@@ -117,19 +120,25 @@ impl HostClass for Hopper {
 
 /// SEMAPHORED's data as SEM_EXECUTE's; `None` for an operation that there is not.
 fn in_new_form(data: u32) -> Option<u32> {
-    let timestamp = if data & old_sem::RELEASE_4_BYTES == 0 { sem::RELEASE_TIMESTAMP } else { 0 };
-    Some(match data & old_sem::OPERATION {
-        old_sem::ACQUIRE => sem::ACQUIRE,
-        old_sem::RELEASE => sem::RELEASE | timestamp,
-        old_sem::ACQ_GEQ => sem::ACQ_CIRC_GEQ,
-        old_sem::ACQ_AND => sem::ACQ_AND,
-        old_sem::REDUCTION => sem::REDUCTION | data & old_sem::REDUCTION_FIELDS,
+    let timestamp = if host::SEMAPHORE_D::RELEASE_SIZE.is_set(data) {
+        0
+    } else {
+        host::SEM_EXECUTE::RELEASE_TIMESTAMP.mask()
+    };
+    // The reduction and its format are where SEM_EXECUTE has them.
+    let reduction = host::SEM_EXECUTE::REDUCTION.mask() | host::SEM_EXECUTE::REDUCTION_FORMAT.mask();
+    Some(match host::SEMAPHORE_D::OPERATION.get(data) {
+        host::SEMAPHORE_D::OPERATION::ACQUIRE => host::SEM_EXECUTE::OPERATION::ACQUIRE,
+        host::SEMAPHORE_D::OPERATION::RELEASE => host::SEM_EXECUTE::OPERATION::RELEASE | timestamp,
+        host::SEMAPHORE_D::OPERATION::ACQ_GEQ => host::SEM_EXECUTE::OPERATION::ACQ_CIRC_GEQ,
+        host::SEMAPHORE_D::OPERATION::ACQ_AND => host::SEM_EXECUTE::OPERATION::ACQ_AND,
+        host::SEMAPHORE_D::OPERATION::REDUCTION => host::SEM_EXECUTE::OPERATION::REDUCTION | data & reduction,
         _ => return None,
     })
 }
 
 fn operand(operation: u32) -> Operand {
-    if operation & sem::PAYLOAD_64BIT != 0 { Operand::DoubleWord } else { Operand::Word }
+    if host::SEM_EXECUTE::PAYLOAD_SIZE.is_set(operation) { Operand::DoubleWord } else { Operand::Word }
 }
 
 fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Ending> {
@@ -137,21 +146,22 @@ fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Endi
     loaded.state.semaphore.operation = data;
     let semaphore = loaded.state.semaphore;
     let operand = operand(data);
-    let operation = data & sem::OPERATION;
-    let writes = matches!(operation, sem::RELEASE | sem::REDUCTION);
-    let timestamp = writes && data & sem::RELEASE_TIMESTAMP != 0;
+    let operation = host::SEM_EXECUTE::OPERATION.get(data);
+    let writes =
+        matches!(operation, host::SEM_EXECUTE::OPERATION::RELEASE | host::SEM_EXECUTE::OPERATION::REDUCTION);
+    let timestamp = writes && host::SEM_EXECUTE::RELEASE_TIMESTAMP.is_set(data);
     let alignment = match operand {
         _ if timestamp => 16,
         Operand::DoubleWord => 8,
         Operand::Word => 4,
     };
-    let refused = loaded.host_error(pbdma_intr::SEMAPHORE, Some(method));
+    let refused = loaded.host_error(host::NV_PPBDMA_INTR_0::SEMAPHORE, Some(method));
     if !semaphore.address.is_multiple_of(alignment) {
         return Err(refused);
     }
     let value = semaphore.value & operand.mask();
     match operation {
-        sem::RELEASE => {
+        host::SEM_EXECUTE::OPERATION::RELEASE => {
             let report = match operand {
                 _ if timestamp => Report::FourWords,
                 Operand::DoubleWord => Report::DoubleWord,
@@ -159,9 +169,9 @@ fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Endi
             };
             loaded.client().write_report(semaphore.address, value, report)?;
         }
-        sem::REDUCTION => {
-            let number = data >> sem::REDUCTION_SHIFT & 0xf;
-            let signed = data & sem::REDUCTION_UNSIGNED == 0;
+        host::SEM_EXECUTE::OPERATION::REDUCTION => {
+            let number = host::SEM_EXECUTE::REDUCTION.get(data);
+            let signed = !host::SEM_EXECUTE::REDUCTION_FORMAT.is_set(data);
             let reduction = Reduction::of_host(number).filter(|which| which.supports(operand, signed));
             let Some(reduction) = reduction else { return Err(refused) };
             let client = loaded.client();
@@ -170,7 +180,11 @@ fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Endi
             }
             client.reduce(semaphore.address, reduction, operand, signed, value)?;
         }
-        sem::ACQUIRE | sem::ACQ_STRICT_GEQ | sem::ACQ_CIRC_GEQ | sem::ACQ_AND | sem::ACQ_NOR => {
+        host::SEM_EXECUTE::OPERATION::ACQUIRE
+        | host::SEM_EXECUTE::OPERATION::ACQ_STRICT_GEQ
+        | host::SEM_EXECUTE::OPERATION::ACQ_CIRC_GEQ
+        | host::SEM_EXECUTE::OPERATION::ACQ_AND
+        | host::SEM_EXECUTE::OPERATION::ACQ_NOR => {
             loaded.state.semaphore.pending = true;
             return Ok(());
         }

@@ -9,9 +9,6 @@ use crate::fifo::ramfc::{AddressMasks, Semaphore};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::stream::Method;
 
-/// USERD: the reference count, written by hardware.
-const USERD_REFERENCE: u64 = 0x48;
-
 /// What a class of channel adds to parsing and scheduling, which all have in common.
 pub(crate) trait HostClass: Send + Sync + std::fmt::Debug {
     /// Executes a method below 0x100, other than SET_OBJECT.
