@@ -154,7 +154,7 @@ impl RegisterFile {
         let index = self.index;
         let page = slot.get_or_insert_with(|| {
             let mut fresh = Box::new([0; PER_PAGE]);
-            for (value, at) in fresh.iter_mut().zip((reg.0 & !0xfff..).step_by(4)) {
+            for (value, at) in fresh.iter_mut().zip((reg.0 >> PAGE_SHIFT << PAGE_SHIFT..).step_by(4)) {
                 *value = index.definition(Reg(at)).map_or(0, |definition| definition.reset);
             }
             fresh

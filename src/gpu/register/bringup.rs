@@ -42,6 +42,9 @@ const FIFO_INTERRUPTS: u32 = !NV_PFIFO_INTR_EN_0::RUNLIST.mask();
 /// Configuration space: command register with memory space, bus master, and INTx off.
 const COMMAND: u64 = 0x04;
 const COMMAND_VALUE: u16 = 0x0406;
+/// Control word of the MSI capability: log2 of the messages that are enabled, and whether any is.
+const MSI_MESSAGES: u16 = 0x70;
+const MSI_ENABLE: u16 = 1;
 
 /// Smallest granule of partitions that is tried.
 const SMALLEST_GRANULE: u64 = 1 << 20;
@@ -165,7 +168,7 @@ fn enable_pci(bus: &Bus) -> Result<(), GpuError> {
     };
     let control = header::word(bus.function(), place + 2);
     // One message; its address matters only to whoever routes it.
-    bus.write_at(Region::Config, place + 2, &(control & !0x70 | 1).to_le_bytes())
+    bus.write_at(Region::Config, place + 2, &(control & !MSI_MESSAGES | MSI_ENABLE).to_le_bytes())
 }
 
 fn vram_size(bus: &Bus) -> Result<u64, GpuError> {

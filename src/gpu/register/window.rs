@@ -226,7 +226,6 @@ pub(super) fn block(at: PhysicalAddress) -> Result<u32, GpuError> {
 
 /// Low and high word.
 pub(super) fn halves(value: u64) -> (u32, u32) {
-    let low = u32::try_from(value & 0xffff_ffff).unwrap_or(0);
-    let high = u32::try_from(value >> 32).unwrap_or(0);
-    (low, high)
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
 }

@@ -9,14 +9,10 @@ use super::open::Interface;
 use super::reset::Way;
 use super::sysfs::PciDevice;
 use crate::rehearsal::Rehearsal;
+use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_BOOT_0, NV_PMC_ENABLE};
+use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
 
-/// NV_PMC_BOOT_0 and NV_PMC_ENABLE (envytools, PMC).
-const BOOT_0: u64 = 0x000;
-const ENABLE: u64 = 0x200;
-/// NV_PMC_BOOT_0: the chip's number (`ARCHITECTURE` and `IMPLEMENTATION`).
-const CHIP_SHIFT: u32 = 20;
-const CHIP_MASK: u32 = 0x1ff;
 /// How long a message that was asked for may take.
 const MESSAGE: Duration = Duration::from_secs(2);
 
@@ -87,12 +83,12 @@ impl InterruptSink for Told {
 /// # Errors
 /// It does not answer.
 pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, AccessError> {
-    let register = |offset| {
+    let register = |reg: Reg| {
         let mut word = [0; 4];
-        card.read(Region::Bar(0), offset, &mut word).map(|()| u32::from_le_bytes(word))
+        card.read(Region::Bar(0), reg.0.into(), &mut word).map(|()| u32::from_le_bytes(word))
     };
-    let boot_0 = register(BOOT_0)?;
-    let number = boot_0 >> CHIP_SHIFT & CHIP_MASK;
+    let boot_0 = register(NV_PMC_BOOT_0)?;
+    let number = NV_PMC_BOOT_0::CHIPSET.get(boot_0);
     let (sender, told) = mpsc::channel();
     card.connect_interrupts(Some(Arc::new(Told(sender))));
     let interrupt = card.ask_for_message() && told.recv_timeout(MESSAGE).is_ok();
@@ -104,7 +100,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
         boot_0: format!("{boot_0:#010x}"),
         chip_number: format!("NV{number:X}"),
         chip: chip(number),
-        initialised: register(ENABLE)? & INITIALISED != 0,
+        initialised: register(NV_PMC_ENABLE)? & INITIALISED != 0,
         regions: regions(card),
         reset_methods: device.reset_methods.clone(),
         reset: card.reset_way(),
@@ -115,7 +111,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
 }
 
 /// NV_PMC_ENABLE: PFIFO and PGRAPH, which only a driver or the VBIOS switches on.
-const INITIALISED: u32 = 1 << 8 | 1 << 12;
+const INITIALISED: u32 = NV_PMC_ENABLE::PFIFO.mask() | NV_PMC_ENABLE::PGRAPH.mask();
 
 /// Chips with a driver here.
 fn chip(number: u32) -> Option<&'static str> {
@@ -163,7 +159,7 @@ mod tests {
             (0x1170_00a2, "GM107"),
             (0x1800_00a1, "GH100"),
         ] {
-            assert_eq!(chip(boot_0 >> CHIP_SHIFT & CHIP_MASK), Some(name), "{boot_0:#x}");
+            assert_eq!(chip(NV_PMC_BOOT_0::CHIPSET.get(boot_0)), Some(name), "{boot_0:#x}");
         }
         assert_eq!(chip(0x1ff), None);
     }

@@ -3,7 +3,7 @@
 use super::Description;
 use crate::class::hopper_copy::HopperCopy;
 use crate::class::hopper_graphics::HopperGraphics;
-use crate::fifo::ramfc::AddressMasks;
+use crate::fifo::ramfc::{AddressMasks, NARROW};
 use crate::pbdma::host::hopper::Hopper;
 use gpuvmk_chip::{Engine, gh100};
 
@@ -15,7 +15,7 @@ pub(crate) static GH100: Description = Description {
     channels: GH100_CHANNELS,
     pbdmas: 4,
     engines: &[Engine::Graphics, Engine::Copy(0), Engine::Copy(1), Engine::Copy(2)],
-    masks: AddressMasks { va_max: gh100::mmu::VA_MAX, userd: 0xff_ffff_fe00 },
+    masks: AddressMasks { va_max: gh100::mmu::VA_MAX, userd: NARROW & !(gh100::userd::USERD_SIZE - 1) },
     page_shifts: &[12, 16, 21, 29],
     host: &Hopper,
     model: |engine| match engine {

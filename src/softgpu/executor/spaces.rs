@@ -9,7 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::mmu::tlb::Page;
 use crate::mmu::walker::Walker;
 use crate::vram::memory::Memory;
-use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, PAGE_SHIFT};
+use gpuvmk_chip::gf100::mmu::VA_BITS;
 use gpuvmk_chip::{Aperture, FaultReason, PhysicalAddress};
 use gpuvmk_gpu::space_map::{Run, SpaceMap, SpaceShape};
 use gpuvmk_gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage};
@@ -17,8 +18,8 @@ use gpuvmk_gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle
 /// Spaces at once: more than channels.
 pub(super) const MAX_SPACES: usize = 1024;
 
-/// Numbers of spaces are below this: an instance block has room for 28 bits.
-const MAX_NUMBER: u32 = 1 << 28;
+/// Numbers of spaces are below this: a page number in an instance block.
+const MAX_NUMBER: u32 = 1 << (VA_BITS - PAGE_SHIFT);
 
 /// Storage kind that names no layout (NV_MMU_PTE_KIND_INVALID).
 const KIND_INVALID: u8 = 0x07;

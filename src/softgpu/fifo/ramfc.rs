@@ -17,7 +17,7 @@ use gpuvmk_chip::stream::{Header, Method, Stepping};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 
 /// Highest address of 40 bits.
-const NARROW: u64 = (1 << 40) - 1;
+pub(crate) const NARROW: u64 = (1 << 40) - 1;
 
 /// Bytes of RAMFC that the PBDMA loads and saves.
 pub(crate) const RAMFC_SIZE: usize = 0x100;

@@ -130,7 +130,8 @@ impl Pgraph {
         self.trapped_address = NV_PGRAPH_TRAPPED_ADDR::SUBCH.of(error.subchannel.into())
             | u32::from(error.method) & NV_PGRAPH_TRAPPED_ADDR::MTHD.mask();
         self.trapped_data = error.data;
-        if let Some(object) = self.objects.get_mut(usize::from(error.subchannel & 7)) {
+        let subchannel = NV_PGRAPH_TRAPPED_ADDR::SUBCH.get(self.trapped_address);
+        if let Some(object) = self.objects.get_mut(subchannel as usize) {
             *object = u32::from(error.class);
         }
         self.controllers.set_current(instance_page);

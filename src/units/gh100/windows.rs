@@ -8,6 +8,7 @@ use super::function::Gh100Function;
 use super::locked;
 use crate::backend::GspBackend;
 use crate::shown::{moving_run, show_runs};
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
@@ -129,7 +130,7 @@ impl<B: GspBackend> Gh100Function<B> {
         size: u64,
     ) -> std::io::Result<Vec<SharedMemory>> {
         let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
-        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
+        if region != Region::Bar(1) || !fits || size == 0 || !(offset | size).is_multiple_of(PAGE_SIZE) {
             return Err(std::io::ErrorKind::Unsupported.into());
         }
         let runs = locked(&self.core.bar1).vram_runs(offset, size, &self.vram())?;

@@ -1,6 +1,7 @@
 //! The saved state of a window's tables in the Fermi format.
 
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gf100::mmu::{LargePages, VA_MAX};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ impl FermiTables {
             FermiRootState::Virtual { directory, limit } => {
                 check.that(limit <= VA_MAX, || format!("limit is {limit:#x}, behind {VA_MAX:#x}"))?;
                 if let Some(PhysicalAddress { address, .. }) = directory {
-                    check.that(address & !(VA_MAX & !0xfff) == 0, || {
+                    check.that(address <= VA_MAX && address.is_multiple_of(PAGE_SIZE), || {
                         format!("a page directory is at {address:#x}")
                     })?;
                 }

@@ -9,6 +9,7 @@ use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, WindowTables};
 use crate::shown::{moving_run, show_runs};
 use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::gf100::{CHANNELS, ramin};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -157,7 +158,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// The VRAM that a range of BAR1 shows, in runs: first byte and length.
     fn vram_of_bar1(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
         let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
-        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
+        if region != Region::Bar(1) || !fits || size == 0 || !(offset | size).is_multiple_of(PAGE_SIZE) {
             return Err(std::io::ErrorKind::Unsupported.into());
         }
         locked(&self.bar1).vram_runs(offset, size, &self.memory())

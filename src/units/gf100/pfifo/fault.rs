@@ -181,7 +181,9 @@ impl Faults {
         for Record { address, .. } in
             state.records.iter().chain(state.waiting.iter().map(|(_, record)| record))
         {
-            check.that(address & 0xfff == 0, || format!("a fault is at {address:#x}, inside a page"))?;
+            check.that(address.is_multiple_of(PAGE_SIZE), || {
+                format!("a fault is at {address:#x}, inside a page")
+            })?;
         }
         for (unit, _) in &state.waiting {
             let is_taken = state.fault_id.checked_shr(*unit).is_some_and(|bits| bits & 1 != 0);
