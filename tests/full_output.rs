@@ -64,6 +64,7 @@ const COMMANDS: &[(&[&str], Says)] = &[
     (&["reset", "vm1", "--gpu", "gpu0.toml", "--json"], CarriedOut),
     (&["registers"], Lost),
     (&["registers", "--format", "markdown"], Lost),
+    (&["controls"], Lost),
     (&["sched-sim", "scenarios/busy.toml"], Lost),
     (&["sched-sim", "scenarios/busy.toml", "--json"], Lost),
     (&["set", "vm1", "weight=200", "--gpu", "gpu0.toml"], CarriedOut),
