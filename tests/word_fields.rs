@@ -2,9 +2,9 @@
 //! words have no masks and shifts of their own.
 //!
 //! Four forms are looked for, line by line: a constant of 32 bits made by a shift of a number (`1 << 28`), a
-//! number in hexadecimal that masks (`value & 0x7f`), a shift by a number that a number masks
-//! (`value >> 16 & 7`), and a constant of 32 bits that is a number and masks (`value & CHIPSET`). Numbers of 64
-//! bits are addresses and sizes, which nothing here is about: `0xffff_ffff` takes the low word of one.
+//! number in hexadecimal that masks (`value & 0x7f`), a shift by a number that a number masks (`value >> 16 &
+//! 7`), and a constant of 32 bits that is a number and masks (`value & CHIPSET`). Numbers of 64 bits are
+//! addresses and sizes, which nothing here is about: `0xffff_ffff` takes the low word of one.
 //!
 //! Not looked at: what is built for tests only, and files whose words are somebody else's.
 

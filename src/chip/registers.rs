@@ -79,9 +79,9 @@ impl FieldDef {
     }
 }
 
-/// Where a field is in its word, for code. [`registers!`](macro@crate::registers) makes one of each field of a
-/// register, in a module with the register's name; [`fields!`](macro@crate::fields) does so for words that are
-/// no registers.
+/// Where a field is in its word, for code. [`registers!`](macro@crate::registers) makes one of each field of
+/// a register, in a module with the register's name; [`fields!`](macro@crate::fields) does so for words that
+/// are no registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     high: u32,
@@ -220,7 +220,9 @@ impl RegisterDef {
 /// gpuvmk_chip::registers! {
 ///     unit "PMC", source "nouveau nvkm/subdev/mc";
 ///     /// Chip identification.
-///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, { 28:20 CHIPSET = { GF100: 0x0c0 }, 7:0 REVISION };
+///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, {
+///         28:20 CHIPSET = { GF100: 0x0c0 }, 7:0 REVISION
+///     };
 ///     /// A family of four at a stride of eight bytes.
 ///     NV_EXAMPLE[4; 8] @ 0x001000, reset 0, Scratch, {};
 /// }

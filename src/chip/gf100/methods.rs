@@ -169,8 +169,8 @@ pub mod m2mf {
     pub const TILING_POSITION_OUT_X: u16 = 0x34c;
 
     crate::fields! {
-        /// Fields of [`TILING_MODE_IN`](const@TILING_MODE_IN) and [`TILING_MODE_OUT`]: log2 of a block's depth and
-        /// height.
+        /// Fields of [`TILING_MODE_IN`](const@TILING_MODE_IN) and [`TILING_MODE_OUT`]: log2 of a block's
+        /// depth and height.
         TILING_MODE_IN { 10:8 DEPTH, 6:4 HEIGHT }
         /// Fields of [`OFFSET_IN_HIGH`](const@OFFSET_IN_HIGH) and of the other addresses' upper words.
         OFFSET_IN_HIGH { 7:0 OFFSET_UPPER }
@@ -306,8 +306,8 @@ pub mod pcopy {
     pub const QUERY_COUNTER: u16 = 0x340;
 
     crate::fields! {
-        /// Fields of [`SRC_TILE_MODE`](const@SRC_TILE_MODE) and [`DST_TILE_MODE`] that this GPU has: shapes up to
-        /// 128 GOBs.
+        /// Fields of [`SRC_TILE_MODE`](const@SRC_TILE_MODE) and [`DST_TILE_MODE`] that this GPU has: shapes
+        /// up to 128 GOBs.
         SRC_TILE_MODE { 10:8 DEPTH, 6:4 HEIGHT }
         /// Fields of [`EXEC`](const@EXEC).
         EXEC {

@@ -72,8 +72,8 @@ crate::fields! {
     RAMFC_PB_COUNT { 12:0 COUNT }
     /// Fields of [`RAMFC_ENGINES`](const@RAMFC_ENGINES), a byte.
     RAMFC_ENGINES { 4:0 NUMBER }
-    /// Fields of [`RAMFC_CURRENT_ENGINE`](const@RAMFC_CURRENT_ENGINE). PENDING is in a bit that hardware leaves 0:
-    /// the engine has not finished its method.
+    /// Fields of [`RAMFC_CURRENT_ENGINE`](const@RAMFC_CURRENT_ENGINE). PENDING is in a bit that hardware
+    /// leaves 0: the engine has not finished its method.
     RAMFC_CURRENT_ENGINE { 8:8 PENDING, 4:0 NUMBER }
     /// Fields of [`RAMFC_SEMAPHORE_B`](const@RAMFC_SEMAPHORE_B).
     RAMFC_SEMAPHORE_B { 31:2 OFFSET_LOWER }
@@ -104,9 +104,9 @@ pub const COPY1_CONTEXT_LO: u64 = 0x240;
 crate::fields! {
     /// Fields of [`PAGE_DIRECTORY_LO`](const@PAGE_DIRECTORY_LO).
     PAGE_DIRECTORY_LO { 31:12 ADDR, 1:0 TARGET }
-    /// Fields of [`GRAPHICS_CONTEXT_LO`](const@GRAPHICS_CONTEXT_LO) and of the copy engines' pointers. VIRTUAL:
-    /// the address is one of the channel's own page tables; clear: a physical one, of the memory that TARGET
-    /// names.
+    /// Fields of [`GRAPHICS_CONTEXT_LO`](const@GRAPHICS_CONTEXT_LO) and of the copy engines' pointers.
+    /// VIRTUAL: the address is one of the channel's own page tables; clear: a physical one, of the memory
+    /// that TARGET names.
     GRAPHICS_CONTEXT_LO { 31:12 ADDR, 2:2 VIRTUAL, 1:0 TARGET }
     /// What registers that name an instance block or a runlist have in common: the memory, and the number of
     /// the 4 KiB page.

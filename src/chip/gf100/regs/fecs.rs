@@ -62,7 +62,8 @@ crate::registers! {
     NV_PGRAPH_PRI_FECS_UNIT_COUNT @ 0x409604, reset 0x2_0001, Constant, { 20:16 FBP, 4:0 GPC };
     /// Resets of the parts that the firmware switches.
     NV_PGRAPH_PRI_FECS_CTXSW_RESET_CTL @ 0x409614, reset 0x770, Scratch, {};
-    /// Mailboxes between firmware and driver. In the first, DONE tells that the firmware is up, or a command over.
+    /// Mailboxes between firmware and driver. In the first, DONE tells that the firmware is up, or a command
+    /// over.
     NV_PGRAPH_PRI_FECS_CC_SCRATCH[8; 4] @ 0x409800, reset 0, Handler, { 31:31 DONE };
     /// Sets bits of the mailboxes.
     NV_PGRAPH_PRI_FECS_CC_SCRATCH_SET[8; 4] @ 0x409820, reset 0, Handler, {};

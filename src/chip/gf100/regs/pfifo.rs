@@ -91,9 +91,10 @@ crate::registers! {
     };
     /// PBDMA: its data.
     NV_PPBDMA_DATA0[3; 0x2000] @ 0x0400c4, reset 0, Handler, {};
-    /// PBDMA: interrupts pending; a written 1 clears. GPPTR: GP_PUT is outside the ring. GPENTRY, PBENTRY: an entry
-    /// or a header of unknown form. METHOD: one that nobody has. METHODCRC: a wrong sum. DEVICE: no hardware is
-    /// behind the subchannel. SEMAPHORE: an unknown operation. ACQUIRE: it took too long. SIGNATURE: RAMFC has none.
+    /// PBDMA: interrupts pending; a written 1 clears. GPPTR: GP_PUT is outside the ring. GPENTRY, PBENTRY: an
+    /// entry or a header of unknown form. METHOD: one that nobody has. METHODCRC: a wrong sum. DEVICE: no
+    /// hardware is behind the subchannel. SEMAPHORE: an unknown operation. ACQUIRE: it took too long.
+    /// SIGNATURE: RAMFC has none.
     NV_PPBDMA_INTR_0[3; 0x2000] @ 0x040108, reset 0, Handler, {
         31:31 SIGNATURE, 26:26 ACQUIRE, 25:25 SEMAPHORE, 23:23 DEVICE, 22:22 METHODCRC, 21:21 METHOD,
         18:18 PBENTRY, 15:15 GPENTRY, 14:14 GPPTR

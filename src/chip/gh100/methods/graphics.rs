@@ -21,8 +21,8 @@ crate::fields! {
     NOTIFY { 0:0 AWAKEN }
     /// Fields of [`SEND_SIGNALING_PCAS_B`](const@SEND_SIGNALING_PCAS_B).
     SEND_SIGNALING_PCAS_B { 1:1 SCHEDULE, 0:0 INVALIDATE }
-    /// Fields of [`SEND_SIGNALING_PCAS2_B`](const@SEND_SIGNALING_PCAS2_B). Only the actions that start nothing have
-    /// names here.
+    /// Fields of [`SEND_SIGNALING_PCAS2_B`](const@SEND_SIGNALING_PCAS2_B). Only the actions that start
+    /// nothing have names here.
     SEND_SIGNALING_PCAS2_B { 3:0 PCAS_ACTION = { NOP: 0, INVALIDATE: 1, PREFETCH: 8 } }
     /// Interrupts of the graphics engine.
     NV_PGRAPH_INTR {

@@ -1,7 +1,7 @@
 //! How calls to GSP are answered: the form of the tables of functions, classes and controls.
 //!
-//! Each table says of a number its name, what it is sent to, how large its parameters are, how it is answered,
-//! and where that is known from. docs/controls.md is written from them ([`super::document`]).
+//! Each table says of a number its name, what it is sent to, how large its parameters are, how it is
+//! answered, and where that is known from. docs/controls.md is written from them ([`super::document`]).
 
 use super::rm::Rm;
 use crate::backend::GspBackend;

@@ -14,18 +14,11 @@ use crate::gh100::gsp::{DoorbellTarget, GspConfig, engines};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};
 
-/// Entries of the largest ring, log2.
-const MAX_ENTRIES_LOG2: u32 = 19;
-/// Bytes of an entry of a ring, and its alignment.
-const ENTRY_SIZE: u64 = 8;
-/// Bytes of a USERD, and its alignment.
-const USERD_SIZE: u64 = 512;
-/// GP_GET and GP_PUT in a USERD.
-const USERD_GP_GET: u64 = 0x88;
-const USERD_GP_PUT: u64 = 0x8c;
 /// Rings are addressed with 40 bits.
 const RING_LIMIT: u64 = 1 << 40;
 
@@ -131,11 +124,11 @@ pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result
     if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
         return Err(Status::InvalidAddress);
     }
-    if !raw.gpFifoEntries.is_power_of_two() || raw.gpFifoEntries.ilog2() > MAX_ENTRIES_LOG2 {
+    if !raw.gpFifoEntries.is_power_of_two() || raw.gpFifoEntries.ilog2() > MAX_GPFIFO_ENTRIES_LOG2.into() {
         return Err(Status::InvalidArgument);
     }
-    let size = u64::from(raw.gpFifoEntries).saturating_mul(ENTRY_SIZE);
-    if !raw.gpFifoOffset.is_multiple_of(ENTRY_SIZE) {
+    let size = u64::from(raw.gpFifoEntries).saturating_mul(GPFIFO_ENTRY_SIZE);
+    if !raw.gpFifoOffset.is_multiple_of(GPFIFO_ENTRY_SIZE) {
         return Err(Status::InvalidArgument);
     }
     if raw.gpFifoOffset.checked_add(size).is_none_or(|end| end > RING_LIMIT) {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use crate::gh100::gsp::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;
 
-use super::{Channel, Channels, MAX_ENTRIES_LOG2, State, Token, Wanted, check};
+use super::{Channel, Channels, State, Token, Wanted, check};
 use crate::gh100::gsp::{GspConfig, engines};
 
 /// State of [`Channels`].
@@ -181,7 +182,7 @@ fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Cha
     let log2 = saved.ring.as_ref().map_or(0, |ring| u32::from(ring.entries_log2));
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
     parameters.gpFifoOffset = saved.ring.as_ref().map_or(0, |ring| ring.address);
-    parameters.gpFifoEntries = 1u32.checked_shl(log2).filter(|_| log2 <= MAX_ENTRIES_LOG2)?;
+    parameters.gpFifoEntries = 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?;
     parameters.flags = flags_of_chid(token.chid);
     parameters.engineType = engines::engine_type(saved.engine);
     parameters.userdMem.base = saved.userd;

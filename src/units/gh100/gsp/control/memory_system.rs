@@ -20,10 +20,12 @@ use gpuvmk_chip::gh100::gsp::status::Status;
 
 controls! {
     source "open-gpu-kernel-modules ctrl2080internal.h, ctrl0080fb.h";
-    /// What the memory system is like. There is no store for compression, and no policy by which to allot tags.
+    /// What the memory system is like. There is no store for compression, and no policy by which to allot
+    /// tags.
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG on Subdevice,
         size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>() => Answer::Handler(static_config);
-    /// Where compression keeps its bits. Of no bytes: a driver adds its size to what it saves in a suspension.
+    /// Where compression keeps its bits. Of no bytes: a driver adds its size to what it saves in a
+    /// suspension.
     NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO on Device,
         size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>() => Answer::Zeroes;
     /// Switches raw compression, which static data says there is not; to turn it off changes nothing.

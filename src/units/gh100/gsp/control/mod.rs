@@ -1,5 +1,5 @@
-//! Controls of objects (GSP_RM_CONTROL), by tables that stand beside their handlers: what nouveau of Linux 7.2
-//! and 7.3 sends to a GPU without display.
+//! Controls of objects (GSP_RM_CONTROL), by tables that stand beside their handlers: what nouveau of Linux
+//! 7.2 and 7.3 sends to a GPU without display.
 //!
 //! A control that is not in the table is answered NV_ERR_NOT_SUPPORTED, as real firmware answers one that its
 //! GPU does not have.
