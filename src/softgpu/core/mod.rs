@@ -51,7 +51,7 @@ impl Core {
         let mmu = Mmu::new(walker, chip.masks.va_max, chip.page_shifts);
         let system = MemorySystem::new(vram, mmu, chip.channels)?;
         let fifo = Fifo::new(chip.channels, chip.pbdmas);
-        let units = chip.engines.iter().map(|engine| Unit::new(*engine, (chip.model)(*engine))).collect();
+        let units = chip.engines.iter().map(|engine| Unit::new(*engine, chip.model)).collect();
         let shared = Arc::new(Shared::new(system, fifo, units, chip.pbdmas));
         let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
         for pbdma in 0..chip.pbdmas {

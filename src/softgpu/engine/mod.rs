@@ -10,5 +10,6 @@
 pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod model;
+mod seat;
 pub(crate) mod unit;
 mod work_time;

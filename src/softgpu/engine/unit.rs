@@ -1,15 +1,16 @@
 //! An engine as the rest of the GPU sees it: who is resident, what it does now, switching and reset.
 //!
-//! Locks: the engine's own is held while it switches or executes, at most until the next point where it can
-//! pause. Nothing is told to the register face meanwhile: patches are returned and told by the caller.
+//! Whoever switches it or has it execute takes what it is made of from its [`Seat`], at most until the next
+//! point where it can pause, and holds no lock meanwhile. Nothing is told to the register face by then either:
+//! patches are returned and told by the caller.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::context::{Image, Patch};
 use super::control::Control;
 use super::model::{Effects, Model, Progress, Refusal, Run};
+use super::seat::Seat;
 use super::work_time::WorkTime;
 use crate::events::Events;
 use crate::mmu::AddressSpace;
@@ -77,8 +78,9 @@ struct Resident {
     image: Image,
 }
 
+/// What works: the engine's state, and whose it is.
 #[derive(Debug)]
-struct Inner {
+struct Parts {
     model: Box<dyn Model>,
     resident: Option<Resident>,
 }
@@ -87,7 +89,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Unit {
     engine: Engine,
-    inner: Mutex<Inner>,
+    seat: Seat<Parts>,
     abort: AtomicBool,
     /// Resident channel plus 1; 0: none.
     channel: AtomicU32,
@@ -96,10 +98,11 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    pub(crate) fn new(engine: Engine, model: Box<dyn Model>) -> Self {
+    /// An engine as after power-on, and after work that ended by a mistake of ours: what `model` makes.
+    pub(crate) fn new(engine: Engine, model: fn(Engine) -> Box<dyn Model>) -> Self {
         Self {
             engine,
-            inner: Mutex::new(Inner { model, resident: None }),
+            seat: Seat::new(move || Parts { model: model(engine), resident: None }),
             abort: AtomicBool::new(false),
             channel: AtomicU32::new(0),
             work: WorkTime::default(),
@@ -114,10 +117,6 @@ impl Unit {
     /// What long operations must watch to be stopped by a reset.
     pub(crate) fn abort(&self) -> &AtomicBool {
         &self.abort
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it does now; never waits for it.
@@ -144,13 +143,24 @@ impl Unit {
         control: Control<'_>,
         operation: Operation,
     ) -> Result<Executed, Refusal> {
-        let mut inner = self.lock();
+        self.seat.with(|parts| self.execute_with(parts, system, owner, space, control, operation))
+    }
+
+    fn execute_with(
+        &self,
+        parts: &mut Parts,
+        system: &MemorySystem,
+        owner: Owner,
+        space: &AddressSpace,
+        control: Control<'_>,
+        operation: Operation,
+    ) -> Result<Executed, Refusal> {
         if control.attention.load(Ordering::Acquire) {
             // Whoever is told to leave must not begin anything: a reset may have just passed.
             return Ok(Executed::NotNow);
         }
-        if inner.resident.as_ref().is_none_or(|resident| resident.owner != owner) {
-            let switch = self.switch(system, &mut inner, Some(owner))?;
+        if parts.resident.as_ref().is_none_or(|resident| resident.owner != owner) {
+            let switch = self.switch(system, parts, Some(owner))?;
             return Ok(Executed::Switched(switch));
         }
         let client = Client {
@@ -164,8 +174,8 @@ impl Unit {
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {
-            Operation::Method(method) => inner.model.method(&run, method, &mut effects),
-            Operation::Resume => inner.model.resume(&run, &mut effects),
+            Operation::Method(method) => parts.model.method(&run, method, &mut effects),
+            Operation::Resume => parts.model.resume(&run, &mut effects),
         };
         system.ledger.worked(owner.channel, self.engine, self.work.end().saturating_sub(before));
         if control.aborted() {
@@ -178,26 +188,26 @@ impl Unit {
     fn switch(
         &self,
         system: &MemorySystem,
-        inner: &mut Inner,
+        parts: &mut Parts,
         next: Option<Owner>,
     ) -> Result<Switch, MmuFault> {
         self.switching.store(true, Ordering::Release);
-        let unsaved = self.save(system, inner).err();
-        let patches = next.map_or(Ok(Vec::new()), |owner| self.load(system, inner, owner));
+        let unsaved = self.save(system, parts).err();
+        let patches = next.map_or(Ok(Vec::new()), |owner| self.load(system, parts, owner));
         self.switching.store(false, Ordering::Release);
         Ok(Switch { patches: patches?, unsaved })
     }
 
     /// Saves the resident context, if there is one. The error says whose it was.
-    fn save(&self, system: &MemorySystem, inner: &mut Inner) -> Result<(), (Option<HostChannel>, MmuFault)> {
+    fn save(&self, system: &MemorySystem, parts: &mut Parts) -> Result<(), (Option<HostChannel>, MmuFault)> {
         self.channel.store(0, Ordering::Release);
-        let Some(resident) = inner.resident.take() else { return Ok(()) };
-        let saved = resident.image.write(system, inner.model.image_offset(), &inner.model.save());
-        inner.model.reset();
+        let Some(resident) = parts.resident.take() else { return Ok(()) };
+        let saved = resident.image.write(system, parts.model.image_offset(), &parts.model.save());
+        parts.model.reset();
         saved.map_err(|fault| (resident.owner.channel, fault))
     }
 
-    fn load(&self, system: &MemorySystem, inner: &mut Inner, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
+    fn load(&self, system: &MemorySystem, parts: &mut Parts, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
         let Owner { channel, instance, .. } = owner;
         let block = read_instance(&system.memory, instance).ok_or(MmuFault {
             unit: FaultUnit::Engine(self.engine),
@@ -206,75 +216,73 @@ impl Unit {
             reason: FaultReason::NoChannel,
         })?;
         let image = Image::of(system, self.engine, channel, &block)?;
-        let mut bytes = vec![0; inner.model.image_size()];
-        image.read(system, inner.model.image_offset(), &mut bytes)?;
+        let mut bytes = vec![0; parts.model.image_size()];
+        image.read(system, parts.model.image_offset(), &mut bytes)?;
         let patches = match self.engine {
             Engine::Graphics => image.patches(system)?,
             Engine::Copy(_) => Vec::new(),
         };
-        inner.model.load(&bytes);
-        inner.resident = Some(Resident { owner, image });
+        parts.model.load(&bytes);
+        parts.resident = Some(Resident { owner, image });
         self.channel.store(channel.map_or(0, |channel| u32::from(channel.0) + 1), Ordering::Release);
         Ok(patches)
     }
 
     /// Makes a context current by hand (the driver's FECS command), or drops the current one.
     pub(crate) fn bind(&self, system: &MemorySystem, owner: Option<Owner>) -> Result<Switch, MmuFault> {
-        let mut inner = self.lock();
-        if owner.is_some() {
-            return self.switch(system, &mut inner, owner);
-        }
-        self.drop_resident(&mut inner);
-        Ok(Switch::default())
+        self.seat.with(|parts| {
+            if owner.is_some() {
+                return self.switch(system, parts, owner);
+            }
+            self.drop_resident(parts);
+            Ok(Switch::default())
+        })
     }
 
     /// Saves the current context to the image of `instance`, and unloads it.
     pub(crate) fn save_to(&self, system: &MemorySystem, instance: PhysicalAddress) -> Result<(), MmuFault> {
-        let mut inner = self.lock();
-        let block = read_instance(&system.memory, instance).unwrap_or([0; INSTANCE_READ]);
-        let image = Image::of(system, self.engine, None, &block)?;
-        let saved = image.write(system, inner.model.image_offset(), &inner.model.save());
-        self.drop_resident(&mut inner);
-        saved
+        self.seat.with(|parts| {
+            let block = read_instance(&system.memory, instance).unwrap_or([0; INSTANCE_READ]);
+            let image = Image::of(system, self.engine, None, &block)?;
+            let saved = image.write(system, parts.model.image_offset(), &parts.model.save());
+            self.drop_resident(parts);
+            saved
+        })
     }
 
-    fn drop_resident(&self, inner: &mut Inner) {
+    fn drop_resident(&self, parts: &mut Parts) {
         self.channel.store(0, Ordering::Release);
-        inner.resident = None;
-        inner.model.reset();
+        parts.resident = None;
+        parts.model.reset();
     }
 
     /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA,
     /// so the engine does not execute for it.
     pub(crate) fn evict(&self, system: &MemorySystem, channel: HostChannel, save: bool) -> Switch {
         let mut switch = Switch::default();
-        // The engine may work for others, for long: it is only locked while the channel is the resident one.
-        while self.channel.load(Ordering::Acquire) == u32::from(channel.0) + 1 {
-            let mut inner = match self.inner.try_lock() {
-                Ok(inner) => inner,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    // Somebody switches it out right now.
-                    std::thread::yield_now();
-                    continue;
-                }
-            };
-            if inner.resident.as_ref().is_some_and(|resident| resident.owner.channel == Some(channel)) {
-                if save {
-                    switch.unsaved = self.save(system, &mut inner).err();
-                } else {
-                    self.drop_resident(&mut inner);
-                }
+        // The engine may work for others, for long: it is only waited for while the channel is the resident
+        // one, and while somebody switches, for it may be this one that is being saved.
+        let wanted = || {
+            let resident = self.channel.load(Ordering::Acquire) == u32::from(channel.0) + 1;
+            resident || self.switching.load(Ordering::Acquire)
+        };
+        self.seat.with_if(wanted, |parts| {
+            if parts.resident.as_ref().is_none_or(|resident| resident.owner.channel != Some(channel)) {
+                return;
             }
-        }
+            if save {
+                switch.unsaved = self.save(system, parts).err();
+            } else {
+                self.drop_resident(parts);
+            }
+        });
         switch
     }
 
     /// Drops work and context. Waits until the engine is where it can be stopped.
     pub(crate) fn reset(&self) {
         self.abort.store(true, Ordering::Release);
-        let mut inner = self.lock();
-        self.drop_resident(&mut inner);
+        self.seat.with(|parts| self.drop_resident(parts));
         self.abort.store(false, Ordering::Release);
     }
 }
