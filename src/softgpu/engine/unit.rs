@@ -1,8 +1,8 @@
 //! An engine as the rest of the GPU sees it: who is resident, what it does now, switching and reset.
 //!
 //! Whoever switches it or has it execute takes what it is made of from its [`Seat`], at most until the next
-//! point where it can pause, and holds no lock meanwhile. Nothing is told to the register face by then either:
-//! patches are returned and told by the caller.
+//! point where it can pause, and holds no lock meanwhile. Nothing is told to the register face by then
+//! either: patches are returned and told by the caller.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

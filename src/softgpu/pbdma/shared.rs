@@ -1,10 +1,10 @@
 //! What the PBDMA threads and the register face share.
 //!
 //! Locks, in the order in which they may be held together: the FIFO tables; the MMU in use; the tables of the
-//! MMU, of DMA, of the ledger. An engine's lock is held alone, to take what the engine is made of and to put it
-//! back: engines work without a lock, and never while the FIFO's is held. Events are told with none of them
-//! held, so that the receiver may call back; calls that wait for PBDMAs do not wait when one of them makes the
-//! call.
+//! MMU, of DMA, of the ledger. An engine's lock is held alone, to take what the engine is made of and to put
+//! it back: engines work without a lock, and never while the FIFO's is held. Events are told with none of
+//! them held, so that the receiver may call back; calls that wait for PBDMAs do not wait when one of them
+//! makes the call.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
