@@ -40,10 +40,11 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// A file's lines without comments, up to its tests.
 fn production(text: &str) -> Vec<&str> {
-    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
     let lines: Vec<_> = lines.collect();
     let tests = lines.windows(2).position(|pair| {
-        pair.first() == Some(&"#[cfg(test)]") && pair.last().is_some_and(|line| line.ends_with('{'))
+        pair.first() == Some(&"#[cfg(test)]")
+            && pair.last().is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
     });
     lines.into_iter().take(tests.unwrap_or(usize::MAX)).collect()
 }

@@ -12,8 +12,8 @@ use gpuvmk_units::backend::InterruptInterest;
 /// Why a request to the aggregator failed. The text is for people; a program decides by `kind`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The aggregator answered and did not carry the request out. The tenant's state is unchanged, except
-    /// after a [`Request::UpdateSpace`], of which a part may be done: see there.
+    /// The aggregator answered and did not carry the request out. The tenant's state is unchanged,
+    /// except after a [`Request::UpdateSpace`], and where hardware failed: a part may be done then.
     #[error("The aggregator refused: {message}")]
     Refused {
         /// The class, by which the caller chooses what its guest notices.
@@ -60,8 +60,9 @@ pub struct Deferred {
 
 /// Receives what the aggregator tells a tenant.
 ///
-/// The link calls it, mostly on a thread of its own, one call at a time and in the order of the events. A
-/// handler must not call the link: it may hold locks that the link needs.
+/// The link calls it, mostly on a thread of its own, one call at a time and in the order of the events,
+/// except that notifications of finished work may come after what happened later. A handler must not call the
+/// link: it may hold locks that the link needs.
 pub trait EventHandler: Send + Sync {
     /// An event arrived. Its channel numbers are the guest's.
     fn event(&self, event: Event);
@@ -98,12 +99,12 @@ pub trait AggregatorLink: Send + Sync {
     /// counts. It has no answer, and nothing but the status depends on it.
     fn report(&self, report: &Report);
 
-    /// Publishes for operators how many bytes the guest's engines have copied since the tenant's admission.
+    /// Publishes for operators how many bytes the guest's engines have copied since the vGPU was made.
     /// It has no answer. Calls must not overlap.
     fn report_copied(&self, copied: &CopiedBytes);
 
-    /// Publishes for operators how many accesses of the guest have been answered since the tenant's
-    /// admission. It has no answer. Calls must not overlap.
+    /// Publishes for operators how many accesses of the guest have been answered since the vGPU was
+    /// made. It has no answer. Calls must not overlap.
     fn report_trapped(&self, accesses: u64);
 
     /// Says what the guest's driver would notice if work ended now. Call it whenever that changes.

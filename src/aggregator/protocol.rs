@@ -288,7 +288,8 @@ pub enum Reply {
     Done,
     /// The sender is a tenant now. Only after [`Request::Hello`].
     Welcome(Welcome),
-    /// The request was not carried out, and nothing changed. Of [`Request::UpdateSpace`] a part may be done.
+    /// The request was not carried out, and nothing changed, except after [`Request::UpdateSpace`], and where
+    /// hardware failed ([`RefusalKind::Hardware`]): a part may be done then.
     Refused {
         /// The class of refusal.
         kind: RefusalKind,
@@ -306,7 +307,8 @@ pub struct Doorbell {
     pub gp_put: u32,
 }
 
-/// What a tenant is told. Events come in order; equal notifications of finished work may merge.
+/// What a tenant is told. Events come in order, except that equal notifications of finished work may merge,
+/// and may come after what happened later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Work on an engine asked for a notification.

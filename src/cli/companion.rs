@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -55,7 +56,7 @@ impl Companion {
         let found = [beside, folder.join(self.name)].into_iter().find(|program| program.is_file());
         found.with_context(|| {
             format!(
-                "{} by {}, which is not installed beside {}. It is part of gpuvmk's source tree: run `{}` there",
+                "{} by {}, which is neither beside {} nor in {LIBEXEC} from there. It is part of gpuvmk's source tree: run `{}` there",
                 self.task,
                 self.name,
                 own.display(),
@@ -97,14 +98,19 @@ impl Build {
         command.args(["build", "--package", own, "--package", self.name, "--bin", self.name]);
         command.arg("--profile").arg(&self.profile).arg("--target-dir").arg(&self.target);
         command.current_dir(&self.sources).stdin(Stdio::null()).stdout(Stdio::null());
-        let status = command
-            .status()
-            .with_context(|| format!("Cannot start {} to build {}", cargo.to_string_lossy(), self.name))?;
+        let folder = if self.profile == "dev" { "debug".as_ref() } else { self.profile.as_os_str() };
+        let program = self.target.join(folder).join(self.name);
+        let status = match command.status() {
+            // As by `sudo`, whose path has no cargo: what was built before is taken as it is.
+            Err(error) if error.kind() == ErrorKind::NotFound && program.is_file() => return Ok(program),
+            status => status.with_context(|| {
+                format!("Cannot start {} to build {}", cargo.to_string_lossy(), self.name)
+            })?,
+        };
         if !status.success() {
             bail!("{} cannot be built in {}: cargo ended with {status}", self.name, self.sources.display());
         }
-        let folder = if self.profile == "dev" { "debug".as_ref() } else { self.profile.as_os_str() };
-        Ok(self.target.join(folder).join(self.name))
+        Ok(program)
     }
 }
 
@@ -143,7 +149,7 @@ mod tests {
         fs::create_dir_all(own.parent().unwrap()).unwrap();
         fs::create_dir_all(folder.path().join("libexec/gpuvmk")).unwrap();
         let error = LAB.installed(&own).unwrap_err().to_string();
-        assert!(error.contains("gpuvmk-lab, which is not installed"), "{error}");
+        assert!(error.contains("gpuvmk-lab, which is neither beside"), "{error}");
         fs::write(aside.join("gpuvmk-lab"), "").unwrap();
         assert_eq!(LAB.installed(&own).unwrap(), aside.join("gpuvmk-lab"));
         let beside = own.with_file_name("gpuvmk-lab");

@@ -222,21 +222,20 @@ impl Control<FermiChannels> {
     }
 
     /// Carries an effect out. False when the host refused, and the host channel is gone.
-    fn perform(&mut self, id: GuestChannel, effect: Effect, host: &Host<'_>) -> Result<bool, FailSafe> {
-        let channel = id;
+    fn perform(&mut self, channel: GuestChannel, effect: Effect, host: &Host<'_>) -> Result<bool, FailSafe> {
         let request = match effect {
-            Effect::Create(block) => return self.create(id, &block, host),
-            Effect::Destroy(block) => return self.destroy(id, &block, host).map(|()| true),
+            Effect::Create(block) => return self.create(channel, &block, host),
+            Effect::Destroy(block) => return self.destroy(channel, &block, host).map(|()| true),
             Effect::SetEngines(engines) => Request::SetEngines { channel, engines },
             Effect::Enable => Request::EnableChannel { channel, enabled: true },
             Effect::Disable => Request::EnableChannel { channel, enabled: false },
         };
-        let placed = self.chip.channels.get(usize::from(id.0)).and_then(Channel::placed).copied();
+        let placed = self.chip.channels.get(usize::from(channel.0)).and_then(Channel::placed).copied();
         match host.request(&request) {
             Ok(()) => {}
             Err(error) if is_about_channel(&error) => {
                 if let Some(placed) = placed {
-                    self.destroy(id, &placed.block, host)?;
+                    self.destroy(channel, &placed.block, host)?;
                 }
                 return Ok(false);
             }

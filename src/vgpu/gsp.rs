@@ -112,8 +112,8 @@ impl Control<GspChannels> {
     /// Lets a channel run, or holds it back.
     pub fn schedule_channel(&mut self, slot: GuestChannel, scheduled: bool, host: &Host<'_>) -> Step {
         let Some(known) = self.chip.slot_mut(slot) else { return Ok(Err(ChannelRefusal::Invalid)) };
-        let channel = slot;
-        if let Err(refusal) = answer(host.request(&Request::EnableChannel { channel, enabled: scheduled }))? {
+        let request = Request::EnableChannel { channel: slot, enabled: scheduled };
+        if let Err(refusal) = answer(host.request(&request))? {
             return Ok(Err(refusal));
         }
         let changed = known.scheduled != scheduled;
@@ -123,7 +123,7 @@ impl Control<GspChannels> {
             host.request(&Request::SetRunlist(self.chip.scheduled()))?;
         }
         if changed && scheduled {
-            ring_if_pending(channel, userd, USERD, host);
+            ring_if_pending(slot, userd, USERD, host);
         }
         Ok(Ok(()))
     }

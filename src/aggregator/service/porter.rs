@@ -350,7 +350,7 @@ impl Porter {
     fn send_message(&mut self) {
         let sent = match &self.message {
             Some(message) => message.send(),
-            // FromPorter before. Once more, it might be taken for one of an eventfd that has come since.
+            // Said before. Once more, it might be taken for one of an eventfd that has come since.
             None if self.is_unsent => return,
             None => Err(io::Error::from(io::ErrorKind::NotFound)),
         };

@@ -70,6 +70,7 @@ impl EngineEvents for Outbox {
     }
 
     fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        // Never a hang: hardware does not know what is too long.
         self.event(GpuEvent::Stopped(stop.of(hardware_number(stop.channel))));
     }
 

@@ -22,7 +22,7 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// Lists a channel. False when there is no room.
+    /// Lists a channel, or counts it where there is no room.
     pub fn push(&mut self, stop: ChannelStop<GuestChannel>) {
         if self.waiting.iter().any(|known| known.channel == stop.channel) {
             return;

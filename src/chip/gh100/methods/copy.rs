@@ -135,7 +135,7 @@ crate::fields! {
     SET_DST_ORIGIN { 31:16 Y, 15:0 X }
 }
 
-/// All methods. Those from [`FIRST_STATE`] on, but for [`LAUNCH_DMA`], are stored.
+/// All methods. Those from [`FIRST_STATE`] on, but for [`LAUNCH_DMA`](const@LAUNCH_DMA), are stored.
 pub const METHODS: &[MethodDef] = &[
     method(NOP, "NOP"),
     method(PM_TRIGGER, "PM_TRIGGER"),

@@ -23,11 +23,11 @@ pub const SEMAPHORE_D: u16 = 0x1c;
 pub const NON_STALL_INTERRUPT: u16 = 0x20;
 /// Makes writes visible in memory.
 pub const FB_FLUSH: u16 = 0x24;
-/// Operand of [`MEM_OP_D`].
+/// Operand of [`MEM_OP_D`](const@MEM_OP_D).
 pub const MEM_OP_A: u16 = 0x28;
-/// Operand of [`MEM_OP_D`].
+/// Operand of [`MEM_OP_D`](const@MEM_OP_D).
 pub const MEM_OP_B: u16 = 0x2c;
-/// Operand of [`MEM_OP_D`].
+/// Operand of [`MEM_OP_D`](const@MEM_OP_D).
 pub const MEM_OP_C: u16 = 0x30;
 /// Memory barrier, cache or TLB maintenance.
 pub const MEM_OP_D: u16 = 0x34;

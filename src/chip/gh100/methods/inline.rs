@@ -41,7 +41,7 @@ crate::fields! {
     SET_DST_BLOCK_SIZE { 10:8 DEPTH, 6:4 HEIGHT }
     /// Fields of [`LAUNCH_DMA`](const@LAUNCH_DMA).
     LAUNCH_DMA {
-        /// In the numbering of [`super::report`].
+        /// In the numbering of [`super::super::report`].
         15:13 REDUCTION_OP,
         /// One word; clear: four with the time.
         12:12 SEMAPHORE_STRUCT_SIZE,

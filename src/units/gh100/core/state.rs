@@ -89,7 +89,7 @@ impl<B: GspBackend> Core<B> {
     /// What is to be saved. Which tokens doorbells named is found again.
     pub fn state(&self, back: &B) -> Gh100State {
         let frozen = self.freeze(back);
-        Gh100State {
+        let state = Gh100State {
             version: Version::default(),
             registers: frozen.units.state(self.face.now()),
             gsp: frozen.processor.gsp.state(),
@@ -100,7 +100,11 @@ impl<B: GspBackend> Core<B> {
             lost: self.face.is_lost(),
             window_faults: self.window_faults.load(Ordering::Relaxed),
             bad_doorbells: self.bad_doorbells.load(Ordering::Relaxed),
-        }
+        };
+        drop(frozen);
+        // A channel that was stopped meanwhile could not be told of.
+        self.deliver();
+        state
     }
 }
 

@@ -224,7 +224,9 @@ fn copy(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind,
         1 => engines::of_type(parameters.engineType),
         _ => None,
     };
-    let engine = engine.filter(|engine| matches!(engine, Engine::Copy(_))).ok_or(Status::InvalidArgument)?;
+    // A number beyond those that there are makes no set.
+    let is_copy = |engine: &Engine| matches!(engine, Engine::Copy(_)) && Engine::ALL.contains(engine);
+    let engine = engine.filter(is_copy).ok_or(Status::InvalidArgument)?;
     engine_object(rm, back, wanted, engine)
 }
 
