@@ -56,7 +56,7 @@ impl Companion {
         let found = [beside, folder.join(self.name)].into_iter().find(|program| program.is_file());
         found.with_context(|| {
             format!(
-                "{} by {}, which is neither beside {} nor in {LIBEXEC} from there. It is part of gpuvmk's source tree: run `{}` there",
+                "{} by {}, which is not installed beside {} or in {LIBEXEC}. It is part of gpuvmk's source tree: run `{}` there",
                 self.task,
                 self.name,
                 own.display(),
@@ -149,7 +149,7 @@ mod tests {
         fs::create_dir_all(own.parent().unwrap()).unwrap();
         fs::create_dir_all(folder.path().join("libexec/gpuvmk")).unwrap();
         let error = LAB.installed(&own).unwrap_err().to_string();
-        assert!(error.contains("gpuvmk-lab, which is neither beside"), "{error}");
+        assert!(error.contains("gpuvmk-lab, which is not installed"), "{error}");
         fs::write(aside.join("gpuvmk-lab"), "").unwrap();
         assert_eq!(LAB.installed(&own).unwrap(), aside.join("gpuvmk-lab"));
         let beside = own.with_file_name("gpuvmk-lab");
