@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use divan::counter::BytesCount;
 use gpuvmk::addr::{GpuVa, HostChannel, HostVram};
+use gpuvmk::backend::{Backend, EngineBackend, FifoState};
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk::chip::gf100::methods::m2mf;
@@ -20,7 +21,6 @@ use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::softgpu::Core;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
-use gpuvmk::units::backend::{Backend, EngineBackend, FifoState};
 
 fn main() {
     divan::main();
@@ -90,7 +90,7 @@ impl Bench {
 
     fn start(&self) {
         struct Quiet;
-        impl gpuvmk::units::backend::EngineEvents for Quiet {
+        impl gpuvmk::backend::EngineEvents for Quiet {
             fn non_stall(&self, _: gpuvmk::chip::Engine) {}
             fn stopped(&self, stop: ChannelStop<GuestChannel>) {
                 eprintln!("{stop:?}");

@@ -9,7 +9,7 @@ mod sleep;
 use gpuvmk::chip::addr::{GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
-use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
+use gpuvmk::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
 
 use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
 use crate::input::Input;

@@ -11,6 +11,7 @@ use gpuvmk::aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, Li
 use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, Reply, Request, TenantLimits};
 use gpuvmk::aggregator::report::Report;
+use gpuvmk::backend::InterruptInterest;
 use gpuvmk::chip::Chip;
 use gpuvmk::fifo_virt::CopiedBytes;
 use gpuvmk::gpu::register::RegisterDriver;
@@ -21,7 +22,6 @@ use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
-use gpuvmk::units::backend::InterruptInterest;
 
 /// How long an answer may take that waits for hardware.
 const PATIENCE: Duration = Duration::from_secs(20);

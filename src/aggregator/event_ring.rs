@@ -28,8 +28,8 @@ use super::link::Deferred;
 use super::message::Message;
 use super::protocol::Event;
 use super::shared::SharedWords;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::InterruptInterest;
 
 /// Records that fit.
 pub const CAPACITY: u32 = 512;

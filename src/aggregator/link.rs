@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_units::backend::InterruptInterest;
 
 /// Why a request to the aggregator failed. The text is for people; a program decides by `kind`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -23,11 +23,11 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_host::cancel::{Cancel, Waited};
 use gpuvmk_jail::{self as jail, Role};
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_units::backend::InterruptInterest;
 
 /// How often an absent aggregator is looked for.
 const RETRY: Duration = Duration::from_millis(100);

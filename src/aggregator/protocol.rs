@@ -217,7 +217,7 @@ pub enum Request {
     Preempt(GuestChannel),
     /// Give the eventfd that sends the vGPU's message to the driver, or take it back. With one, the
     /// aggregator sends the message itself where the end of work is nothing else to the driver
-    /// ([`gpuvmk_units::backend::InterruptInterest::Message`]).
+    /// ([`gpuvmk_backend::InterruptInterest::Message`]).
     MessageEvent {
         /// True: the request comes with an eventfd. False: there is none any more.
         given: bool,

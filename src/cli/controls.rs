@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::output::print;
-use crate::units::gh100::gsp::document;
+use crate::gsp::document;
 
 /// Arguments of `gpuvmk controls`.
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Patience, connect};
 use crate::config::{VmConfig, VmLimits};
+use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
 use crate::trace::Tracer;
 use crate::units::gh100::Gh100Config;
-use crate::units::gh100::gsp::ObjectLimits;
 use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.

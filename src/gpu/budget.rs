@@ -8,7 +8,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use gpuvmk_units::clock::{Clock, MonotonicClock};
+use gpuvmk_host::clock::{Clock, MonotonicClock};
 
 /// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a
 /// microsecond.
@@ -87,7 +87,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuvmk_units::clock::ManualClock;
+    use gpuvmk_host::clock::ManualClock;
 
     #[test]
     fn budget_ends_by_the_clock_and_not_by_units() {

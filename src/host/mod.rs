@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod cancel;
+pub mod clock;
 pub mod contention;
 pub mod journal;
 pub mod pace;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
-use gpuvmk_units::backend::EngineEvents;
 
 /// Who is told of what happens.
 #[derive(Default)]

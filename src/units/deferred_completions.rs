@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::backend::{EngineEvents, InterruptInterest};
+use gpuvmk_backend::{EngineEvents, InterruptInterest};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Ends of work that are kept, and what was told of them.
@@ -49,7 +49,7 @@ impl DeferredCompletions {
         !self.state().engines.is_empty()
     }
 
-    /// See [`super::backend::Completions::set_completion_interest`].
+    /// See [`gpuvmk_backend::Completions::set_completion_interest`].
     pub fn set_interest(&self, interest: InterruptInterest, events: &dyn EngineEvents) -> bool {
         self.state().interest = Some(interest);
         match interest {
@@ -64,7 +64,7 @@ impl DeferredCompletions {
         }
     }
 
-    /// See [`super::backend::Completions::take_completions`].
+    /// See [`gpuvmk_backend::Completions::take_completions`].
     pub fn bring(&self, events: &dyn EngineEvents) -> bool {
         let State { engines, sent, .. } = {
             let mut state = self.state();

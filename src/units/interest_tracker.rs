@@ -8,8 +8,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::backend::{Backend, Completions};
-use super::interrupt::InterruptInterest;
+use gpuvmk_backend::InterruptInterest;
+use gpuvmk_backend::{Backend, Completions};
 
 /// What was told last. Its lock is held while the back is called, which calls the units.
 #[derive(Debug, Default)]

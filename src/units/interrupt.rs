@@ -7,25 +7,12 @@
 
 use std::sync::Arc;
 
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_pci::InterruptSink;
 use gpuvmk_pci::config_space::Control;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
-
-/// What a driver would notice if work that asked for a notification ended now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InterruptInterest {
-    /// Nothing: it has that interrupt masked.
-    Masked,
-    /// Something: a level may rise.
-    #[default]
-    Wake,
-    /// The end of work on one of these engines would make the function send its message, and on others
-    /// nothing at all. Whoever learns of it first may send the message (see
-    /// [`crate::backend::EngineEvents::message_delivered`]).
-    Message(EngineSet),
-}
 
 /// State of the function's interrupt output.
 #[derive(Default)]

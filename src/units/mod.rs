@@ -1,14 +1,12 @@
 //! What a driver sees of a GPU: its register units, apertures and interrupt tree, whatever executes behind.
 //!
 //! A register face stands over a back: the software GPU's engine core, or the mediator of a guest's vGPU.
-//! They implement [`backend::Backend`] with the refinement of the chip's kind; the face implements
+//! They implement [`gpuvmk_backend::Backend`] with the refinement of the chip's kind; the face implements
 //! [`gpuvmk_pci::PciFunction`] once for each chip. docs/adr/0001-one-register-face.md says why.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod backend;
-pub mod clock;
 mod counters;
 #[cfg(test)]
 mod deferred_completions;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::backend::Backend;
+use gpuvmk_backend::Backend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Run;
 use gpuvmk_pci::{Backing, DirectWindow, Region, RegionWatcher};

@@ -17,11 +17,11 @@ use super::status::{FailSafe, FailSafeRecord, State};
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{Doorbell, RefusalKind, Request};
 use gpuvmk_aggregator::report::FailSafeNow;
+use gpuvmk_backend::{FlushScope, WindowTables};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GuestChannel, GuestVram};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
 use gpuvmk_trace::Event;
-use gpuvmk_units::backend::{FlushScope, WindowTables};
 
 /// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware
 /// (GH100).

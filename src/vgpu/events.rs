@@ -11,10 +11,10 @@ use super::channel_flags::ChannelFlags;
 use super::status::{Counter, Counters};
 use gpuvmk_aggregator::link::EventHandler;
 use gpuvmk_aggregator::protocol::Event;
+use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
-use gpuvmk_units::backend::EngineEvents;
 
 /// The register face, once it is connected.
 pub(super) type Face = Arc<OnceLock<Arc<dyn EngineEvents>>>;

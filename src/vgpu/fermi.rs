@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::status::FailSafe;
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request};
+use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
@@ -19,7 +20,6 @@ use gpuvmk_fifo_virt::{
     CONTEXTS_START, Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist, engines_of,
 };
 use gpuvmk_shadow_pagetable::Fermi;
-use gpuvmk_units::backend::FifoState;
 
 const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };
 

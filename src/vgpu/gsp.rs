@@ -10,12 +10,12 @@ use super::host::{Host, Terms};
 use super::status::FailSafe;
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request};
+use gpuvmk_backend::{ChannelRefusal, GspChannel};
 use gpuvmk_chip::addr::{GuestChannel, GuestVram};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_shadow_pagetable::Hopper;
-use gpuvmk_units::backend::{ChannelRefusal, GspChannel};
 
 /// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
 const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };

@@ -36,13 +36,13 @@ use super::{MediatorConfig, VgpuError};
 use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
 use gpuvmk_aggregator::report::Report;
+use gpuvmk_backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
-use gpuvmk_units::backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {

@@ -8,13 +8,13 @@ use std::io;
 
 use super::VgpuError;
 use super::table_cache::TableCache;
+use gpuvmk_backend::{NoTarget, VramPiece};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::dma::DmaSpace;
 use gpuvmk_pci::mapping::{Access, FilePiece, MapError, Mapping, MemoryError};
 use gpuvmk_shadow_pagetable::{GuestMemory, NotGuestMemory, Version};
-use gpuvmk_units::backend::{NoTarget, VramPiece};
 use std::os::fd::AsFd;
 
 /// The partition, mapped as one piece.

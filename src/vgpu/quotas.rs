@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::status::Counter;
 use gpuvmk_aggregator::limit::Limit;
 use gpuvmk_aggregator::report::Usage;
+use gpuvmk_backend::ObjectUsage;
 use gpuvmk_host::pace::Pace;
 use gpuvmk_observe::log_limit;
 use gpuvmk_pci::InterruptSink;
-use gpuvmk_units::backend::ObjectUsage;
 
 /// What a guest may save up of a rate.
 const BURST: Duration = Duration::from_millis(50);

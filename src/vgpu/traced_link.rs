@@ -6,10 +6,10 @@ use std::sync::Arc;
 use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
 use gpuvmk_aggregator::report::Report;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_trace::event::ChannelChange;
 use gpuvmk_trace::{Event as Traced, Tracer};
-use gpuvmk_units::backend::InterruptInterest;
 
 /// A link that is recorded while somebody wants that.
 pub(super) struct TracedLink {

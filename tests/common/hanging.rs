@@ -9,6 +9,7 @@ use gpuvmk::addr::GuestChannel;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Event, Hello, PROTOCOL_VERSION, Request, TenantLimits};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::backend::GspBackend as _;
 use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
 use gpuvmk::chip::{Chip, EngineSet};
@@ -20,7 +21,6 @@ use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::Preemption;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
-use gpuvmk::units::backend::GspBackend as _;
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig};
 
 use crate::gsp_driver::{self, GspDriver, Told, methods};

@@ -9,12 +9,12 @@ use gpuvmk::addr::GpuVa;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
+use gpuvmk::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::gh100::mmu::Pte;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
-use gpuvmk::units::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, State};
 use proptest::prelude::*;
 

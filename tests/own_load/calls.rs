@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 
+use gpuvmk::backend::{Backend, GspBackend};
 use gpuvmk::chip::Chip;
-use gpuvmk::chip::gh100::gsp::r570_144::control::*;
-use gpuvmk::chip::gh100::gsp::r570_144::object::{
+use gpuvmk::gsp::abi::r570_144::control::*;
+use gpuvmk::gsp::abi::r570_144::object::{
     ADDR_FBMEM, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV_CHANNEL_ALLOC_PARAMS,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS, NV01_DEVICE_0,
     NV01_ROOT, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS_SIZE,
 };
-use gpuvmk::chip::gh100::gsp::r570_144::rpc::{
+use gpuvmk::gsp::abi::r570_144::rpc::{
     NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
     NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
-use gpuvmk::chip::gh100::gsp::status::Status;
+use gpuvmk::gsp::abi::status::Status;
+use gpuvmk::gsp::{Gsp, GspConfig, ObjectLimits};
 use gpuvmk::pci::mapping::Mapping;
-use gpuvmk::units::backend::{Backend, GspBackend};
-use gpuvmk::units::gh100::gsp::{Gsp, GspConfig, ObjectLimits};
 use gpuvmk::vgpu::{GspChannels, Mediator};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -160,7 +160,7 @@ impl Caller {
     fn ask_all(&mut self) -> Vec<Answer> {
         let static_info = self.rpc(NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, &[0; 0x678]);
         let mut answers = vec![Answer { control: 0, object: 0, status: 0, parameters: static_info }];
-        let named = include_str!("../../src/chip/gh100/gsp/controls.txt").lines();
+        let named = include_str!("../../src/gsp/abi/controls.txt").lines();
         for line in named {
             let control = u32::from_str_radix(line.split_once(' ').unwrap().0, 16).unwrap();
             for object in OBJECTS {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gpuvmk::backend::{
+    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+    ObjectUsage, VramPiece, Windows,
+};
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::dma::MAX_MAPPINGS;
 use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
-use gpuvmk::units::backend::{
-    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
-    ObjectUsage, VramPiece, Windows,
-};
 
 use crate::gsp_queues::{RAM_BYTES, Ram};
 use crate::input::Input;

@@ -1,10 +1,8 @@
 //! A driver that suspends GSP and hands what was kept back, as it is or changed, to the same GSP or another
 //! one.
 
-use gpuvmk::chip::gh100::gsp::r570_144::suspend::{
-    GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta,
-};
-use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig};
+use gpuvmk::gsp::abi::r570_144::suspend::{GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta};
+use gpuvmk::gsp::{BootError, Gsp, GspConfig};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::back::{BASE, Back};

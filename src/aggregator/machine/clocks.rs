@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::steps::{Step, Steps};
 use gpuvmk_gpu::LOOK_AGAIN;
 use gpuvmk_gpu::{Budget, budget};
-use gpuvmk_units::clock::Clock;
+use gpuvmk_host::clock::Clock;
 
 /// Clock, times of steps, and deadlines that belong to no tenant and no channel.
 pub(super) struct Clocks {

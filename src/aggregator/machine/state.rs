@@ -20,10 +20,10 @@ use crate::scrub_policy::ScrubPolicy;
 use crate::steps::Step;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_gpu::{Budget, GpuDriver, OwnershipLedger};
+use gpuvmk_host::clock::Clock;
 use gpuvmk_host::reaper::Account;
 use gpuvmk_scheduler::{HangLimits, Scheduler};
 use gpuvmk_trace::Tracer;
-use gpuvmk_units::clock::Clock;
 
 /// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
 pub const SLICE: Duration = Duration::from_micros(100);

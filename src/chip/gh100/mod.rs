@@ -7,7 +7,6 @@
 use crate::StorageKinds;
 
 pub mod fsp;
-pub mod gsp;
 pub mod methods;
 pub mod mmu;
 pub mod regs;

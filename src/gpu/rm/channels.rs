@@ -19,7 +19,7 @@ use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::clock::Clock;
+use gpuvmk_host::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;

@@ -27,8 +27,8 @@ use crate::{
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
 use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_host::clock::Clock;
 use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
-use gpuvmk_units::clock::Clock;
 
 /// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind
 /// it; each is an object of the NVIDIA driver, with a page directory.

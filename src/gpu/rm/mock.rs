@@ -28,7 +28,7 @@ use super::device::Device;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
-use gpuvmk_units::clock::ManualClock;
+use gpuvmk_host::clock::ManualClock;
 
 /// An object of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

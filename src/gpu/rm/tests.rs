@@ -20,9 +20,9 @@ use crate::{
 };
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
-use gpuvmk_units::clock::ManualClock;
 
 mod opening;
 mod random;

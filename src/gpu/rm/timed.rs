@@ -21,7 +21,7 @@ use super::pinner::{Answer, Desk, Order, Pinner};
 use super::places::Places;
 use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
-use gpuvmk_units::clock::{Clock, ManualClock};
+use gpuvmk_host::clock::{Clock, ManualClock};
 
 /// What holding 64 MiB in place takes, and letting go of them.
 const PIN: u64 = 20_000_000;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Core;
 use crate::events::hardware_number;
+use gpuvmk_backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
-use gpuvmk_units::backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 
 impl Backend for Core {
     fn vram_size(&self) -> u64 {

@@ -7,11 +7,11 @@ use crate::engine::context::Patch;
 use crate::engine::unit::{Owner, Switch, Unit};
 use crate::events::{Events, hardware_number};
 use crate::pbdma::shared::Shared;
+use gpuvmk_backend::{EngineBackend, EngineStatus, FifoState, NoTarget};
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
-use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState, NoTarget};
 
 /// Entries of a runlist: the length field has 12 bits.
 const MAX_RUNLIST: u32 = 0xfff;

@@ -17,11 +17,11 @@ use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
 use crate::mmu::instance::{INSTANCE_READ, read_instance};
 use crate::mmu::system::MemorySystem;
+use gpuvmk_backend::EngineStatus;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
-use gpuvmk_units::backend::EngineStatus;
 
 /// Whose context an engine holds. A rebound channel is somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

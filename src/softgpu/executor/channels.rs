@@ -12,6 +12,7 @@ use crate::class::{hopper_copy, hopper_graphics};
 use crate::core::Core;
 use crate::events::driver_number;
 use crate::fifo::ramfc::{compose, engine_number};
+use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
 use gpuvmk_chip::gf100::ramin::{
@@ -23,7 +24,6 @@ use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_SIZE};
 use gpuvmk_chip::stream::GPFIFO_ENTRY_SIZE;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_gpu::{ChannelSpec, GpuError, SpaceHandle};
-use gpuvmk_units::backend::{Backend, EngineBackend};
 
 use super::spaces::directory;
 

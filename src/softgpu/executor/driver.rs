@@ -8,6 +8,7 @@ use super::spaces::directory;
 use crate::Preemption;
 use crate::chip::GH100;
 use crate::events::{driver_number, hardware_number};
+use gpuvmk_backend::{Backend, EngineBackend, FlushScope};
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::budget::CALL;
@@ -16,7 +17,6 @@ use gpuvmk_gpu::{
     SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
 use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
-use gpuvmk_units::backend::{Backend, EngineBackend, FlushScope};
 
 impl Executor {
     /// Resets the engines that a channel which goes does not leave by itself.

@@ -2,11 +2,11 @@
 
 use super::Executor;
 use super::channels::HOST_VRAM;
+use gpuvmk_backend::Backend;
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_gpu::scrub::ScrubReport;
 use gpuvmk_gpu::{GpuError, OwnMemory, Scrub, Scrubber};
-use gpuvmk_units::backend::Backend;
 
 impl Executor {
     fn check_own_memory(&self, at: HostVram, size: usize) -> Result<PhysicalAddress, GpuError> {

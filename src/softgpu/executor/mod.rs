@@ -29,12 +29,12 @@ use crate::Preemption;
 use crate::chip::GH100;
 use crate::core::Core;
 use crate::mmu::walker::Walker;
+use gpuvmk_backend::{Backend, EngineBackend, FifoState};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
 use gpuvmk_chip::{Chip, EngineSet, gh100};
 use gpuvmk_gpu::space_map::SpaceShape;
 use gpuvmk_gpu::{GpuInfo, OwnershipLedger, ScrubMode, SpaceHandle};
-use gpuvmk_units::backend::{Backend, EngineBackend, FifoState};
 
 /// Bits of a bus address.
 const SYSTEM_BITS: u8 = 52;

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::events::hardware_number;
+use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::GpuEvent;
-use gpuvmk_units::backend::EngineEvents;
 
 #[derive(Debug, Default)]
 struct Waiting {

@@ -16,9 +16,9 @@ use std::time::Instant;
 use self::channel::Wait;
 use self::holders::Holders;
 use self::sleepers::{Pbdmas, Sleepers, bit};
+use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
-use gpuvmk_units::backend::FifoState;
 
 pub(crate) use self::channel::{Channel, Departure, Job};
 

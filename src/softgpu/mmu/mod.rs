@@ -25,9 +25,9 @@ use self::tlb::{Buffer, Page, Space};
 use self::walker::Walker;
 use crate::vram::memory::Memory;
 use crate::words::read_u64;
+use gpuvmk_backend::FlushScope;
 use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO, page_directory};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
-use gpuvmk_units::backend::FlushScope;
 
 /// Page directories with remembered translations; more than there are channels.
 const MAX_SPACES: usize = 192;

@@ -1,12 +1,12 @@
 //! Context images: saved and restored for real, by virtual or physical address, patch lists applied.
 
 use super::rig::*;
+use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gf100::methods::{CLASS_3D, m2mf, query};
 use gpuvmk_chip::gf100::ramin::{COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 use gpuvmk_chip::{Aperture, Engine, FaultReason};
-use gpuvmk_units::backend::{Backend, EngineBackend};
 
 const VA: u64 = 0x4000_0000;
 const IMAGE_VA: u64 = 0x6000_0000;

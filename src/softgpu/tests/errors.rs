@@ -1,12 +1,12 @@
 //! What the host unit and the engines refuse.
 
 use super::rig::*;
+use gpuvmk_backend::EngineBackend;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, m2mf};
 use gpuvmk_chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
 use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
-use gpuvmk_units::backend::EngineBackend;
 
 /// Runs words that must stop channel 1 in the host unit.
 fn refused(words: &[u32]) -> (u32, u32, u32) {

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use super::rig::*;
 use crate::Core;
+use gpuvmk_backend::{Backend, EngineBackend, EngineEvents};
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, Iova, TenantId};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::gf100::methods::CLASS_3D;
 use gpuvmk_chip::{Engine, EngineSet, FaultReason};
 use gpuvmk_gpu::OwnershipLedger;
-use gpuvmk_units::backend::{Backend, EngineBackend, EngineEvents};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;

@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 
 use super::rig::*;
+use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::ramin::{GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO};
-use gpuvmk_units::backend::{Backend, EngineBackend};
 
 const VA: u64 = 0x4000_0000;
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::Core;
+use gpuvmk_backend::*;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, HostError, MmuFault, StopCause};
 use gpuvmk_chip::gf100::methods::m2mf;
@@ -13,7 +14,6 @@ use gpuvmk_chip::gf100::ramin::*;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
-use gpuvmk_units::backend::*;
 
 /// Long enough for anything on a loaded machine; only failures wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(20);

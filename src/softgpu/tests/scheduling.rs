@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::rig::*;
+use gpuvmk_backend::{EngineBackend, FifoState};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::{EngineBackend, FifoState};
 
 const VA: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;

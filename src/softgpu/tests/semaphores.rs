@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::rig::*;
+use gpuvmk_backend::EngineBackend;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::methods::m2mf;
 use gpuvmk_chip::gf100::ramin::RAMFC_ACQUIRE;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
-use gpuvmk_units::backend::EngineBackend;
 
 const VA: u64 = 0x4000_0000;
 const RELEASE: u32 = 2;

@@ -1,12 +1,12 @@
 //! Page tables, the TLB, and faults of each reason.
 
 use super::rig::*;
+use gpuvmk_backend::{Backend, EngineBackend, FlushScope};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_units::backend::{Backend, EngineBackend, FlushScope};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -76,8 +76,7 @@ fn absence_is_not_remembered() {
 fn large_pages_of_both_sizes_translate() {
     for (is_64k, large) in [(false, LargePages::K128), (true, LargePages::K64)] {
         let rig = Rig::new();
-        rig.core
-            .set_fifo_state(gpuvmk_units::backend::FifoState { large_pages_64k: is_64k, ..Rig::running() });
+        rig.core.set_fifo_state(gpuvmk_backend::FifoState { large_pages_64k: is_64k, ..Rig::running() });
         let mut space = rig.space();
         // 64 KiB pages have a directory twice as large.
         space.directory = rig.alloc(16384 * 8);

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::chip::GF100;
 use crate::fifo::{Departure, Fifo};
+use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
-use gpuvmk_units::backend::FifoState;
 
 const BLOCK: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x1000 };
 

@@ -1,10 +1,10 @@
 //! Everything that engines reach by physical address: VRAM, and system memory by DMA.
 
 use crate::vram::Vram;
+use gpuvmk_backend::NoTarget;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::dma::{DmaFault, DmaSpace};
 use gpuvmk_pci::mapping::MemoryError;
-use gpuvmk_units::backend::NoTarget;
 
 /// Physical memory. Every method may be called from any thread.
 #[derive(Debug)]

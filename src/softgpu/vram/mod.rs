@@ -14,10 +14,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use gpuvmk_backend::VramPiece;
 use gpuvmk_host::reaper;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
-use gpuvmk_units::backend::VramPiece;
 
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;

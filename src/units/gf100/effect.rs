@@ -2,7 +2,7 @@
 //! function carries them out after it has let go of the models' lock.
 
 use super::idle::CounterChange;
-use crate::backend::FifoState;
+use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 

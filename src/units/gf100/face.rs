@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::effect::WindowId;
 use super::registers::Registers;
-use crate::backend::EngineEvents;
-use crate::clock::Clock;
 use crate::shown::Watcher;
+use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_mmio_trap::aperture::WindowFault;
 

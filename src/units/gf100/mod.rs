@@ -50,7 +50,7 @@ use gpuvmk_chip::gf100::regs;
 use gpuvmk_chip::registers::Reg;
 
 #[cfg(doc)]
-use crate::backend::EngineBackend;
+use gpuvmk_backend::EngineBackend;
 
 /// Memory sizes of a falcon, from the reset value of its HW_CONFIG register.
 fn falcon_config(reg: Reg) -> u32 {

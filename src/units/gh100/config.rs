@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, MonotonicClock};
-use crate::gh100::gsp::ObjectLimits;
 use gpuvmk_chip::gh100::DEVICE_ID;
+use gpuvmk_gsp::ObjectLimits;
+use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
 };

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::action::Action;
 use super::locked;
 use super::registers::Registers;
-use crate::clock::Clock;
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::access::Word;
 
 /// Units and what is published of them.

@@ -81,7 +81,7 @@ pub enum FspError {
     },
     /// GSP did not accept its arguments.
     #[error(transparent)]
-    Gsp(#[from] super::gsp::BootError),
+    Gsp(#[from] gpuvmk_gsp::BootError),
 }
 
 impl FspError {

@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use super::action::Action;
 use super::config::{self, Gh100Config, regions};
 use super::core::{Core, Gh100State, Parts};
-use super::gsp::GspConfig;
 use super::registers::Registers;
 use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
-use crate::backend::{FlushScope, GspBackend};
 use crate::{FaceCounters, RestoreError};
+use gpuvmk_backend::{FlushScope, GspBackend};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_gsp::GspConfig;
 use gpuvmk_mmio_trap::access::{check, lanes};
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
@@ -140,7 +140,7 @@ impl<B: GspBackend> Gh100Function<B> {
     }
 
     /// What the virtual GSP counted since the last function reset.
-    pub fn gsp_counters(&self) -> super::gsp::Counters {
+    pub fn gsp_counters(&self) -> gpuvmk_gsp::Counters {
         self.core.gsp_counters()
     }
 

@@ -1,5 +1,6 @@
 //! The register face of a GH100 as GSP firmware leaves it to a driver: FSP and GSP mailboxes, the VFN
-//! interrupt tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gsp`].
+//! interrupt tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of
+//! [`gpuvmk_gsp`].
 //!
 //! [`Gh100Function`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
 //! a register write returns its consequences as [`action`] values, which the function carries out.
@@ -14,7 +15,6 @@ mod face;
 mod falcon;
 mod fsp;
 mod function;
-pub mod gsp;
 mod identity_page;
 mod invalidate;
 mod registers;
@@ -33,20 +33,20 @@ pub use function::Gh100Function;
 pub mod state {
     pub use super::falcon::{Firmware, GspFalconState};
     pub use super::fsp::FspState;
-    pub use super::gsp::saved_state::*;
-    pub use super::gsp::{GspPhase, GspState};
     pub use super::invalidate::MmuInvalidateState;
     pub use super::registers::RegistersState;
     pub use super::stops::StopsState;
     pub use super::vfn::VfnState;
     pub use crate::interrupt::InterruptOutputState;
     pub use crate::ptimer::PtimerState;
+    pub use gpuvmk_gsp::saved_state::*;
+    pub use gpuvmk_gsp::{GspPhase, GspState};
 }
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(doc)]
-use crate::backend::GspBackend;
+use gpuvmk_backend::GspBackend;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Models do not panic; if one did all the same, its state is still the best there is.

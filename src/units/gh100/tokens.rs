@@ -5,7 +5,7 @@
 //! what was true before: the guest that frees a channel and rings it at the same time gets either.
 
 use super::action::Token;
-use super::gsp::DoorbellTarget;
+use gpuvmk_gsp::DoorbellTarget;
 
 /// Places, a power of two: every channel of some runlists.
 const PLACES: usize = 1024;

@@ -174,8 +174,8 @@ impl Vfn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gh100::gsp::vector;
     use gpuvmk_chip::Engine;
+    use gpuvmk_gsp::vector;
 
     const fn at(family: RegArray, leaf: u32) -> Reg {
         family.at(leaf)

@@ -6,8 +6,8 @@
 use super::config::BAR1_SIZE;
 use super::function::Gh100Function;
 use super::locked;
-use crate::backend::GspBackend;
 use crate::shown::{moving_run, show_runs};
+use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};

@@ -2,7 +2,7 @@
 
 use super::Mediator;
 use crate::control::ChannelControl;
-use gpuvmk_units::backend::{Completions, InterruptInterest};
+use gpuvmk_backend::{Completions, InterruptInterest};
 
 impl<C: ChannelControl> Completions for Mediator<C> {
     fn set_completion_interest(&self, interest: InterruptInterest) -> bool {

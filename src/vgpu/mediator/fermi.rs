@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Mediator;
 use crate::fermi::FermiChannels;
+use gpuvmk_backend::{EngineBackend, EngineStatus, FifoState};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
-use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState};
 
 impl EngineBackend for Mediator<FermiChannels> {
     fn set_fifo_state(&self, state: FifoState) {

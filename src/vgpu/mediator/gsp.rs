@@ -5,9 +5,9 @@ use crate::control::Control;
 use crate::gsp::GspChannels;
 use crate::host::Host;
 use crate::status::FailSafe;
+use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
 impl GspBackend for Mediator<GspChannels> {
     fn channels(&self) -> u16 {

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use super::Mediator;
 use crate::control::ChannelControl;
 use crate::placement::PagePlacement;
+use gpuvmk_backend::{WindowTables, Windows};
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_units::backend::{WindowTables, Windows};
 
 impl<C: ChannelControl> Mediator<C> {
     fn placement(&self) -> io::Result<&PagePlacement> {

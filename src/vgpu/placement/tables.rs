@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 
+use gpuvmk_backend::WindowTables;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_shadow_pagetable::{
     Budget, GuestMemory, MapRun, MmuFormat, RunSink, ShadowSpace, SyncError, UnmapRun, WalkRefusal,
 };
-use gpuvmk_units::backend::WindowTables;
 
 /// A run of BAR3, in bytes, and the memory that it shows from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

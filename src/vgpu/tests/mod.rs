@@ -20,6 +20,9 @@ use super::{FermiChannels, Mediator, MediatorConfig};
 use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use gpuvmk_aggregator::report::{FailSafeReason, Report};
+use gpuvmk_backend::{
+    Backend, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope, InterruptInterest,
+};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::gf100::mmu::{Pde, Pte};
@@ -28,9 +31,6 @@ use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
-use gpuvmk_units::backend::{
-    Backend, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope, InterruptInterest,
-};
 
 const VRAM: u64 = 4 << 20;
 const CHANNELS: u16 = 8;

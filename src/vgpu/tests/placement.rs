@@ -6,9 +6,9 @@ use super::*;
 use crate::Bar3;
 use crate::placement::{BAR3_MAPPED, WINDOW_GPA};
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
+use gpuvmk_backend::{WindowTables, Windows as _};
 use gpuvmk_chip::addr::{Gpa, GuestChannel, GuestVram};
 use gpuvmk_pci::mapping::{Access, Mapping};
-use gpuvmk_units::backend::{WindowTables, Windows as _};
 
 /// BAR3's own tables.
 const WINDOW_DIRECTORY: u64 = 0x20_0000;

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpuvmk::addr::GpuVa;
+use gpuvmk::backend::{ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel};
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::channel_event::{ChannelStop, MmuFault, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host};
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
-use gpuvmk::units::backend::{ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel};
 
 pub use tables::Tables;
 

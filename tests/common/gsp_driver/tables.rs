@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gpuvmk::backend::Backend;
 use gpuvmk::chip::gh100::mmu::{DualPde, Level, Pde, Pte, encode_pde};
 use gpuvmk::chip::{Aperture, PhysicalAddress};
-use gpuvmk::units::backend::Backend;
 
 /// Tables from the bottom of VRAM, a page each.
 pub struct Tables {

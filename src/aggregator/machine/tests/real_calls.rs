@@ -6,7 +6,7 @@ use super::*;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_gpu::rm::timed::Timed;
-use gpuvmk_units::clock::Clock;
+use gpuvmk_host::clock::Clock;
 
 const GIB: u64 = 1 << 30;
 const MICRO: u64 = 1000;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_units::clock::Clock;
+use gpuvmk_host::clock::Clock;
 
 /// A clock that a machine finds 30 us later whenever it looks.
 #[derive(Debug, Default)]

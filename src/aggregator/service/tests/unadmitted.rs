@@ -12,7 +12,7 @@ use super::*;
 use crate::protocol::Reply;
 use crate::seqpacket::{self, Received};
 use crate::wire;
-use gpuvmk_units::backend::InterruptInterest;
+use gpuvmk_backend::InterruptInterest;
 
 /// How long the last close of a [`lingering`] socket takes.
 const LINGER: Duration = Duration::from_secs(4);

@@ -8,8 +8,7 @@ use super::super::idle::Activity;
 use super::super::registers::Registers;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
-use crate::backend::{EngineBackend, EngineStatus, FlushScope};
-use crate::clock::Clock;
+use gpuvmk_backend::{EngineBackend, EngineStatus, FlushScope};
 use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin;
@@ -17,6 +16,7 @@ use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT};
 use gpuvmk_chip::gf100::regs::windows::NV_PROM;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Engine, PhysicalAddress};
+use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::access::lanes;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, MonotonicClock};
+use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
 };

@@ -13,7 +13,7 @@ use super::super::registers::{Registers, RegistersState};
 use super::config::{self, Gf100Config};
 use super::{Gf100Function, locked};
 use crate::RestoreError;
-use crate::backend::EngineBackend;
+use gpuvmk_backend::EngineBackend;
 
 /// State of a [`Gf100Function`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

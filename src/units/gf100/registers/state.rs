@@ -17,9 +17,9 @@ use super::super::pgraph::{Pgraph, PgraphState};
 use super::super::pmc::{Pmc, PmcState};
 use super::super::pmu::{Pmu, PmuState};
 use super::Registers;
-use crate::backend::FifoState;
 use crate::interrupt::{InterruptOutput, InterruptOutputState};
 use crate::ptimer::{Ptimer, PtimerState};
+use gpuvmk_backend::FifoState;
 
 /// State of [`Registers`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

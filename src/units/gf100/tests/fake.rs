@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::backend::{
+use crate::deferred_completions::DeferredCompletions;
+use gpuvmk_backend::{
     Backend, Completions, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope,
     InterruptInterest, NoTarget, VramPiece, WindowTables, Windows,
 };
-use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::dma::MAX_MAPPINGS;

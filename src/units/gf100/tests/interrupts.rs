@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::InterruptInterest;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault};
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};

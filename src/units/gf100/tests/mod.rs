@@ -12,9 +12,9 @@ mod state;
 use std::sync::Arc;
 
 use super::{Gf100Config, Gf100Function};
-use crate::clock::ManualClock;
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::{PciFunction, Region};
 use gpuvmk_saved_state::testing::through_text;
 

@@ -2,7 +2,7 @@
 
 use super::fake::Call;
 use super::*;
-use crate::backend::{Backend, EngineStatus, FifoState, FlushScope};
+use gpuvmk_backend::{Backend, EngineStatus, FifoState, FlushScope};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::regs::{fecs, pgraph};
 use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};

@@ -21,7 +21,6 @@ use super::fake::Call;
 use super::probe::start_engines;
 use super::*;
 use crate::RestoreError;
-use crate::backend::InterruptInterest;
 use crate::gf100::Gf100State;
 use crate::gf100::fecs::ContextSwitch;
 use crate::gf100::idle::Activity;
@@ -34,6 +33,7 @@ use crate::gf100::pmc::Pmc;
 use crate::gf100::pmu::Pmu;
 use crate::played::{self, Sink};
 use crate::ptimer::Ptimer;
+use gpuvmk_backend::InterruptInterest;
 
 /// All that shows outside after an entry of a trace.
 #[derive(Debug, PartialEq, Eq)]

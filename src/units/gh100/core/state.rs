@@ -11,14 +11,14 @@ use gpuvmk_saved_state::{Check, StateError, Version, Words};
 use serde::{Deserialize, Serialize};
 
 use super::super::face::Face;
-use super::super::gsp::{Gsp, GspConfig, GspState};
 use super::super::identity_page::IdentityPage;
 use super::super::locked;
 use super::super::registers::{Registers, RegistersState};
 use super::super::stops::{Stops, StopsState};
 use super::{Core, Processor, bar2_tables};
-use crate::backend::GspBackend;
-use crate::clock::Clock;
+use gpuvmk_backend::GspBackend;
+use gpuvmk_gsp::{Gsp, GspConfig, GspState};
+use gpuvmk_host::clock::Clock;
 
 /// State of a [`super::super::Gh100Function`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

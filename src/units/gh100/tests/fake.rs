@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::backend::{
+use crate::deferred_completions::DeferredCompletions;
+use gpuvmk_backend::{
     Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel,
     InterruptInterest, NoTarget, ObjectUsage, VramPiece, Windows,
 };
-use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::dma::MAX_MAPPINGS;

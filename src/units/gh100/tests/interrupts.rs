@@ -1,7 +1,7 @@
 //! Notifications on their way to the driver, by message and by line, and what a handler does.
 
 use super::*;
-use crate::backend::InterruptInterest;
+use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Reads as nouveau's handler does until it knows the leaf; returns top and leaf 1.

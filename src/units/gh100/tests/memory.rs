@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::fake::Call;
 use super::*;
-use crate::backend::FlushScope;
+use gpuvmk_backend::FlushScope;
 use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::SharedRegions;

@@ -17,9 +17,9 @@ mod state;
 use std::sync::{Arc, Mutex};
 
 use super::{Gh100Config, Gh100Function};
-use crate::clock::ManualClock;
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 use gpuvmk_saved_state::testing::through_text;
 

@@ -13,7 +13,6 @@ use super::driver::{CHANNEL, Driver};
 use super::fake::Call;
 use super::*;
 use crate::RestoreError;
-use crate::backend::InterruptInterest;
 use crate::gh100::Gh100State;
 use crate::gh100::falcon::GspFalcon;
 use crate::gh100::fsp::Fsp;
@@ -23,6 +22,7 @@ use crate::gh100::stops::Stops;
 use crate::gh100::vfn::Vfn;
 use crate::played;
 use crate::ptimer::Ptimer;
+use gpuvmk_backend::InterruptInterest;
 
 /// The state that version 1 wrote of [`in_use`].
 const VERSION_1: &str = include_str!("state-1.json");

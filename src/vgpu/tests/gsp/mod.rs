@@ -7,10 +7,10 @@ use crate::{FailSafe, GspChannels, State};
 use gpuvmk_aggregator::limit::Limit;
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
 use gpuvmk_aggregator::report::Usage;
+use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
-use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
 const HOPPER_ENGINES: EngineSet =
     EngineSet::GRAPHICS.union(EngineSet::COPY0).union(EngineSet::COPY1).union(EngineSet::COPY2);

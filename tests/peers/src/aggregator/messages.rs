@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Event, Request};
+use gpuvmk::backend::InterruptInterest;
 use gpuvmk::chip::EngineSet;
-use gpuvmk::units::backend::InterruptInterest;
 use gpuvmk_attacks::Outcome;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 

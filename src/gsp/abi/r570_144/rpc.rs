@@ -1,0 +1,164 @@
+//! RPC functions and events: numbers and bodies.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::{RcTriggered, layout};
+
+pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
+pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;
+pub const NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER: u32 = 47;
+pub const NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO: u32 = 65;
+pub const NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE: u32 = 70;
+pub const NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD: u32 = 71;
+pub const NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO: u32 = 72;
+pub const NV_VGPU_MSG_FUNCTION_SET_REGISTRY: u32 = 73;
+pub const NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL: u32 = 76;
+pub const NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC: u32 = 103;
+
+pub const NV_VGPU_MSG_EVENT_GSP_INIT_DONE: u32 = 0x1001;
+pub const NV_VGPU_MSG_EVENT_POST_EVENT: u32 = 0x1003;
+pub const NV_VGPU_MSG_EVENT_RC_TRIGGERED: u32 = 0x1004;
+
+/// Bytes of `GspSystemInfo`. Nothing of it matters to a GPU without firmware of its own.
+pub const GSP_SYSTEM_INFO_SIZE: usize = 0x3a0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct PACKED_REGISTRY_TABLE {
+    pub size: u32,
+    pub numEntries: u32,
+}
+layout!(PACKED_REGISTRY_TABLE: 8);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_update_bar_pde_v15_00 {
+    pub barType: u32,
+    pub pad: u32,
+    pub entryValue: u64,
+    pub entryLevelShift: u64,
+}
+layout!(rpc_update_bar_pde_v15_00: 0x18, entryValue @ 8, entryLevelShift @ 0x10);
+
+pub const NV_RPC_UPDATE_PDE_BAR_1: u32 = 0;
+pub const NV_RPC_UPDATE_PDE_BAR_2: u32 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_gsp_rm_alloc_v03_00 {
+    pub hClient: u32,
+    pub hParent: u32,
+    pub hObject: u32,
+    pub hClass: u32,
+    pub status: u32,
+    pub paramsSize: u32,
+    pub flags: u32,
+    pub reserved: u32,
+}
+layout!(rpc_gsp_rm_alloc_v03_00: 0x20, hClass @ 0xc, status @ 0x10, paramsSize @ 0x14);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_gsp_rm_control_v03_00 {
+    pub hClient: u32,
+    pub hObject: u32,
+    pub cmd: u32,
+    pub status: u32,
+    pub paramsSize: u32,
+    pub flags: u32,
+}
+layout!(rpc_gsp_rm_control_v03_00: 0x18, cmd @ 8, status @ 0xc, paramsSize @ 0x10);
+
+/// `rpc_free_v03_00`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NVOS00_PARAMETERS_v03_00 {
+    pub hRoot: u32,
+    pub hObjectParent: u32,
+    pub hObjectOld: u32,
+    pub status: u32,
+}
+layout!(NVOS00_PARAMETERS_v03_00: 0x10, hObjectOld @ 8, status @ 0xc);
+
+/// A list of pages follows: 8 bytes each, page frame numbers where `idr` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_alloc_memory_v13_01 {
+    pub hClient: u32,
+    pub hDevice: u32,
+    pub hMemory: u32,
+    pub hClass: u32,
+    pub flags: u32,
+    pub pteAdjust: u32,
+    pub format: u32,
+    pub pad: u32,
+    pub length: u64,
+    pub pageCount: u32,
+    pub pad2: u32,
+    /// `idr` in bits 1:0, `length` (entries) in bits 31:16.
+    pub pteDesc: u32,
+    pub pad3: u32,
+}
+layout!(rpc_alloc_memory_v13_01: 0x38, length @ 0x20, pageCount @ 0x28, pteDesc @ 0x30);
+
+impl rpc_alloc_memory_v13_01 {
+    /// Entries of the list that follows.
+    pub const fn entries(&self) -> u32 {
+        self.pteDesc >> 16
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_unloading_guest_driver_v1F_07 {
+    pub bInPMTransition: u8,
+    pub bGc6Entering: u8,
+    pub pad: u16,
+    pub newLevel: u32,
+}
+layout!(rpc_unloading_guest_driver_v1F_07: 8, newLevel @ 4);
+
+/// A channel was stopped; no journal follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_rc_triggered_v17_02 {
+    pub nv2080EngineType: u32,
+    pub chid: u32,
+    pub gfid: u32,
+    pub exceptLevel: u32,
+    pub exceptType: u32,
+    pub scope: u32,
+    pub partitionAttributionId: u16,
+    pub pad: u16,
+    pub mmuFaultAddrLo: u32,
+    pub mmuFaultAddrHi: u32,
+    pub mmuFaultType: u32,
+    pub bCallbackNeeded: u8,
+    pub pad2: [u8; 3],
+    pub rcJournalBufferSize: u32,
+}
+layout!(rpc_rc_triggered_v17_02: 0x30, exceptType @ 0x10, mmuFaultAddrLo @ 0x1c, mmuFaultType @ 0x24);
+
+impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
+    fn from(event: RcTriggered) -> Self {
+        // CAST: the two halves of the address.
+        #[allow(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        let low = event.address as u32;
+        Self {
+            nv2080EngineType: event.engine_type,
+            chid: event.chid,
+            gfid: 0,
+            exceptLevel: 0,
+            exceptType: event.except_type,
+            scope: 0,
+            partitionAttributionId: 0,
+            pad: 0,
+            mmuFaultAddrLo: low,
+            mmuFaultAddrHi: (event.address >> 32) as u32,
+            mmuFaultType: event.fault_type,
+            bCallbackNeeded: 0,
+            pad2: [0; 3],
+            rcJournalBufferSize: 0,
+        }
+    }
+}

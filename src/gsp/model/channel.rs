@@ -1,0 +1,384 @@
+//! Channels: what a driver's channel of class c86f is at the back.
+//!
+//! The driver chooses a channel number for each runlist (by the USERD flags), the GPU behind has slots; a
+//! token is the driver's name for a channel, which its doorbell writes hold as well. A channel without a ring
+//! (nouveau's golden context) never runs and has no slot.
+
+mod state;
+
+use std::collections::BTreeMap;
+
+use crate::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
+use crate::abi::status::Status;
+use crate::model::{DoorbellTarget, GspConfig, engines};
+use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel};
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};
+
+/// Rings are addressed with 40 bits.
+const RING_LIMIT: u64 = 1 << 40;
+
+/// A channel as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Token {
+    pub(super) runlist: u16,
+    pub(super) chid: u16,
+}
+
+impl Token {
+    /// The value of a doorbell write.
+    pub(super) fn doorbell(self) -> u32 {
+        u32::from(self.runlist) << 16 | u32::from(self.chid)
+    }
+}
+
+/// What a channel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Held back by the driver.
+    Idle,
+    /// May run.
+    Scheduled,
+    /// Stopped by an error, for good.
+    Stopped,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    slot: Option<GuestChannel>,
+    wanted: Wanted,
+    state: State,
+}
+
+/// What a channel does, as it is kept over a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeptState {
+    Idle,
+    Scheduled,
+    Stopped,
+}
+
+/// A channel as it is kept over a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deferred {
+    pub(super) chid: u16,
+    pub(super) engine_type: u32,
+    pub(super) userd: u64,
+    /// 0 where it never runs.
+    pub(super) ring: u64,
+    pub(super) ring_log2: u8,
+    pub(super) state: KeptState,
+    /// How far its ring was read, and written.
+    pub(super) get: u32,
+    pub(super) put: u32,
+}
+
+/// A channel that was made anew, before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Revived {
+    pub(super) slot: GuestChannel,
+    pub(super) ring: u64,
+    pub(super) get: u32,
+    pub(super) put: u32,
+}
+
+/// What a driver asks for, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    runlist: u16,
+    chid: Option<u16>,
+    engine: Engine,
+    engines: EngineSet,
+    userd: u64,
+    ring: Option<(GpuVa, u8)>,
+}
+
+/// The status that tells a driver of a refusal by the back.
+pub(super) const fn status(refusal: ChannelRefusal) -> Status {
+    match refusal {
+        ChannelRefusal::Exhausted => Status::InsufficientResources,
+        ChannelRefusal::Invalid => Status::InvalidArgument,
+        ChannelRefusal::Unsupported => Status::NotSupported,
+        ChannelRefusal::Lost => Status::GpuIsLost,
+    }
+}
+
+/// Checks the parameters of a channel.
+pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result<Wanted, Status> {
+    let engine = engines::of_type(raw.engineType)
+        .filter(|engine| config.engines.contains((*engine).into()))
+        .ok_or(Status::InvalidArgument)?;
+    let runlist = engines::runlist(engine);
+    let chid = fixed_chid(raw.flags);
+    if chid.is_some_and(|chid| chid >= CHANNELS_PER_RUNLIST) {
+        return Err(Status::InvalidArgument);
+    }
+    let userd = raw.userdMem.base;
+    if raw.userdMem.addressSpace != ADDR_FBMEM || !userd.is_multiple_of(USERD_SIZE) {
+        return Err(Status::InvalidArgument);
+    }
+    if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
+        return Err(Status::InvalidAddress);
+    }
+    if !raw.gpFifoEntries.is_power_of_two() || raw.gpFifoEntries.ilog2() > MAX_GPFIFO_ENTRIES_LOG2.into() {
+        return Err(Status::InvalidArgument);
+    }
+    let size = u64::from(raw.gpFifoEntries).saturating_mul(GPFIFO_ENTRY_SIZE);
+    if !raw.gpFifoOffset.is_multiple_of(GPFIFO_ENTRY_SIZE) {
+        return Err(Status::InvalidArgument);
+    }
+    if raw.gpFifoOffset.checked_add(size).is_none_or(|end| end > RING_LIMIT) {
+        return Err(Status::InvalidLimit);
+    }
+    // CAST: at most 19.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
+    let log2 = raw.gpFifoEntries.ilog2() as u8;
+    let ring = (raw.gpFifoOffset != 0).then_some((GpuVa(raw.gpFifoOffset), log2));
+    Ok(Wanted { runlist, chid, engine, engines: engines::of_runlist(config.engines, runlist), userd, ring })
+}
+
+impl Wanted {
+    /// A channel that is not there.
+    const NOTHING: Self = Self {
+        runlist: 0,
+        chid: None,
+        engine: Engine::Graphics,
+        engines: EngineSet::empty(),
+        userd: 0,
+        ring: None,
+    };
+
+    /// True when it can run, and so needs a page directory.
+    pub(super) const fn runs(&self) -> bool {
+        self.ring.is_some()
+    }
+}
+
+/// All channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    table: BTreeMap<Token, Channel>,
+    /// Who is in a slot of the back.
+    slots: BTreeMap<GuestChannel, Token>,
+    /// Where the search for a free slot begins: behind the one used last, so that what comes late about a
+    /// channel that is gone finds an empty slot and not its successor.
+    next_slot: u16,
+    /// Channels are held back all together (a suspend).
+    held: bool,
+    /// How far the rings of channels were read and written that were made anew and have not run since.
+    positions: BTreeMap<Token, (u32, u32)>,
+}
+
+impl Channels {
+    /// Makes a channel.
+    pub(super) fn create(
+        &mut self,
+        back: &dyn GspBackend,
+        limit: u16,
+        wanted: Wanted,
+        page_directory: Option<PhysicalAddress>,
+    ) -> Result<Token, Status> {
+        let runlist = wanted.runlist;
+        let taken = |chid: u16| self.table.contains_key(&Token { runlist, chid });
+        let chid = match wanted.chid {
+            Some(chid) if taken(chid) => return Err(Status::StateInUse),
+            Some(chid) => chid,
+            None => (0..CHANNELS_PER_RUNLIST).find(|chid| !taken(*chid)).ok_or(Status::NoFreeFifos)?,
+        };
+        let token = Token { runlist, chid };
+        let slot = match wanted.ring {
+            None => None,
+            Some((gpfifo, gpfifo_entries_log2)) => {
+                let page_directory = page_directory.ok_or(Status::InvalidState)?;
+                let slots = limit.min(back.channels());
+                let start = self.next_slot.min(slots);
+                let slot = (start..slots)
+                    .chain(0..start)
+                    .map(GuestChannel)
+                    .find(|slot| !self.slots.contains_key(slot))
+                    .ok_or(Status::NoFreeFifos)?;
+                let Wanted { userd, engines, .. } = wanted;
+                back.create_channel(
+                    slot,
+                    GspChannel { page_directory, gpfifo, gpfifo_entries_log2, userd, engines },
+                )
+                .map_err(status)?;
+                self.slots.insert(slot, token);
+                self.next_slot = slot.0.saturating_add(1);
+                Some(slot)
+            }
+        };
+        self.table.insert(token, Channel { slot, wanted, state: State::Idle });
+        Ok(token)
+    }
+
+    /// Makes an object on a channel.
+    pub(super) fn create_object(
+        &self,
+        back: &dyn GspBackend,
+        token: Token,
+        class: u32,
+        engine: Engine,
+    ) -> Result<(), Status> {
+        let channel = self.table.get(&token).ok_or(Status::InvalidChannel)?;
+        if !channel.wanted.engines.contains(engine.into()) {
+            return Err(Status::InvalidClass);
+        }
+        match channel.slot {
+            None => Ok(()),
+            Some(slot) => back.create_object(slot, class, engine).map_err(|refusal| match refusal {
+                ChannelRefusal::Unsupported => Status::InvalidClass,
+                other => status(other),
+            }),
+        }
+    }
+
+    /// True when the channel can use the engine.
+    pub(super) fn has_engine(&self, token: Token, engine: Engine) -> bool {
+        self.table.get(&token).is_some_and(|channel| channel.wanted.engines.contains(engine.into()))
+    }
+
+    /// Lets a channel run, or holds it back.
+    pub(super) fn schedule(&mut self, back: &dyn GspBackend, token: Token, on: bool) -> Result<(), Status> {
+        let held = self.held;
+        let channel = self.table.get_mut(&token).ok_or(Status::InvalidChannel)?;
+        if channel.state == State::Stopped {
+            return if on { Err(Status::InvalidState) } else { Ok(()) };
+        }
+        if let Some(slot) = channel.slot
+            && !held
+        {
+            back.schedule_channel(slot, on).map_err(status)?;
+        }
+        channel.state = if on { State::Scheduled } else { State::Idle };
+        Ok(())
+    }
+
+    /// True while all channels are held back.
+    pub(super) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Holds all channels back, or lets those run again that may.
+    pub(super) fn hold(&mut self, back: &dyn GspBackend, held: bool) -> Result<(), Status> {
+        if self.held == held {
+            return Ok(());
+        }
+        self.held = held;
+        let mut outcome = Ok(());
+        for channel in self.table.values().filter(|channel| channel.state == State::Scheduled) {
+            if let Some(slot) = channel.slot {
+                outcome = outcome.and(back.schedule_channel(slot, !held).map_err(status));
+            }
+        }
+        outcome
+    }
+
+    /// Takes a channel away.
+    pub(super) fn destroy(&mut self, back: &dyn GspBackend, token: Token) {
+        self.positions.remove(&token);
+        if let Some(Channel { slot: Some(slot), .. }) = self.table.remove(&token) {
+            self.slots.remove(&slot);
+            back.destroy_channel(slot);
+        }
+    }
+
+    /// Takes all channels away.
+    pub(super) fn clear(&mut self, back: &dyn GspBackend) {
+        while let Some(token) = self.table.keys().next().copied() {
+            self.destroy(back, token);
+        }
+        self.held = false;
+    }
+
+    /// Notes that the back stopped a channel; `None` when there is none in the slot or it was stopped before.
+    pub(super) fn stopped(&mut self, slot: GuestChannel) -> Option<Token> {
+        let token = *self.slots.get(&slot)?;
+        let channel = self.table.get_mut(&token)?;
+        if channel.state == State::Stopped {
+            return None;
+        }
+        channel.state = State::Stopped;
+        Some(token)
+    }
+
+    /// The channel of a doorbell token. A stopped one has no doorbell any more.
+    pub(super) fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
+        let channel = self.table.get(&token).filter(|channel| channel.state != State::Stopped)?;
+        channel.slot.map(|slot| DoorbellTarget { channel: slot, userd: channel.wanted.userd })
+    }
+
+    /// What a suspension keeps of a channel. How far its ring was read stands in its USERD, as on hardware.
+    pub(super) fn kept(&self, back: &dyn GspBackend, token: Token) -> Deferred {
+        let channel = self.table.get(&token);
+        let Wanted { userd, ring, engine, .. } = channel.map_or(Wanted::NOTHING, |channel| channel.wanted);
+        let state = match channel.map_or(State::Stopped, |channel| channel.state) {
+            State::Idle => KeptState::Idle,
+            State::Scheduled => KeptState::Scheduled,
+            State::Stopped => KeptState::Stopped,
+        };
+        let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
+        let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
+        let engine_type = engines::engine_type(engine);
+        Deferred { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
+    }
+
+    /// Brings a channel that was just made into a state that was kept.
+    pub(super) fn keep(
+        &mut self,
+        back: &dyn GspBackend,
+        token: Token,
+        state: KeptState,
+    ) -> Result<(), Status> {
+        match state {
+            KeptState::Idle => Ok(()),
+            KeptState::Scheduled => self.schedule(back, token, true),
+            KeptState::Stopped => {
+                self.stop(token);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops a channel for good; returns its engine, for the driver, if the back has it.
+    pub(super) fn stop(&mut self, token: Token) -> Option<Engine> {
+        let channel = self.table.get_mut(&token)?;
+        channel.state = State::Stopped;
+        channel.slot.map(|_| channel.wanted.engine)
+    }
+
+    /// Notes how far rings were read and written that channels made anew go on with.
+    pub(super) fn set_positions(&mut self, positions: BTreeMap<Token, (u32, u32)>) {
+        self.positions = positions;
+    }
+
+    /// Takes what was noted, of channels that may run.
+    pub(super) fn take_positions(&mut self) -> Vec<(Token, Revived)> {
+        let revived = |(token, (get, put))| {
+            let channel: &Channel = self.table.get(&token)?;
+            let (ring, _) = channel.wanted.ring?;
+            let runs = channel.state != State::Stopped;
+            runs.then_some((token, Revived { slot: channel.slot?, ring: ring.0, get, put }))
+        };
+        std::mem::take(&mut self.positions).into_iter().filter_map(revived).collect()
+    }
+}
+
+/// GP_GET and GP_PUT, as far as the guest's memory says so. Numbers that are none are a ring that nobody can
+/// go on with.
+fn position(back: &dyn GspBackend, userd: u64, ring_log2: u8) -> (u32, u32) {
+    let word = |offset: u64| {
+        let mut word = [0; 4];
+        let address = userd.saturating_add(offset);
+        let read = back.read_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &mut word);
+        read.ok().map(|()| u32::from_le_bytes(word)).filter(|place| place >> ring_log2 == 0)
+    };
+    match (word(USERD_GP_GET), word(USERD_GP_PUT)) {
+        (Some(get), Some(put)) => (get, put),
+        _ => ((1 << ring_log2) - 1, 0),
+    }
+}

@@ -1,0 +1,202 @@
+//! The saved state of the channels.
+
+use std::collections::BTreeMap;
+
+use crate::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
+use zerocopy::FromZeros;
+
+use super::{Channel, Channels, State, Token, Wanted, check};
+use crate::model::{GspConfig, engines};
+
+/// State of [`Channels`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelsState {
+    /// All channels, by runlist and number.
+    pub channels: Vec<ChannelState>,
+    /// Where the search for a free slot begins.
+    pub next_slot: u16,
+    /// Channels are held back all together.
+    pub held: bool,
+    /// How far rings were read and written of channels that were made anew and have not run since.
+    pub positions: Vec<PositionState>,
+}
+
+/// A channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelState {
+    /// Its runlist.
+    pub runlist: u16,
+    /// Its number there.
+    pub chid: u16,
+    /// Its slot at the back; none for a channel without a ring.
+    pub slot: Option<GuestChannel>,
+    /// Its engine.
+    pub engine: Engine,
+    /// VRAM address of its USERD.
+    pub userd: u64,
+    /// Its ring.
+    pub ring: Option<RingState>,
+    /// What it does.
+    pub phase: Phase,
+}
+
+/// A channel's ring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingState {
+    /// Virtual address.
+    pub address: u64,
+    /// log2 of its entries.
+    pub entries_log2: u8,
+}
+
+/// What a channel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Held back by the driver.
+    Idle,
+    /// May run.
+    Scheduled,
+    /// Stopped by an error, for good.
+    Stopped,
+}
+
+/// How far a channel's ring was read and written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionState {
+    /// Runlist of the channel.
+    pub runlist: u16,
+    /// Its number there.
+    pub chid: u16,
+    /// GP_GET.
+    pub get: u32,
+    /// GP_PUT.
+    pub put: u32,
+}
+
+impl Channels {
+    /// What is to be saved.
+    pub(in super::super) fn state(&self) -> ChannelsState {
+        // Who is in a slot is what the channels say.
+        let Self { table, slots: _, next_slot, held, positions } = self;
+        let channel = |(token, channel): (&Token, &Channel)| {
+            let Channel { slot, wanted, state } = *channel;
+            // Its number is known by now, and the engines are those of its runlist.
+            let Wanted { runlist: _, chid: _, engine, engines: _, userd, ring } = wanted;
+            ChannelState {
+                runlist: token.runlist,
+                chid: token.chid,
+                slot,
+                engine,
+                userd,
+                ring: ring.map(|(address, entries_log2)| RingState { address: address.0, entries_log2 }),
+                phase: match state {
+                    State::Idle => Phase::Idle,
+                    State::Scheduled => Phase::Scheduled,
+                    State::Stopped => Phase::Stopped,
+                },
+            }
+        };
+        let position = |(token, (get, put)): (&Token, &(u32, u32))| PositionState {
+            runlist: token.runlist,
+            chid: token.chid,
+            get: *get,
+            put: *put,
+        };
+        ChannelsState {
+            channels: table.iter().map(channel).collect(),
+            next_slot: *next_slot,
+            held: *held,
+            positions: positions.iter().map(position).collect(),
+        }
+    }
+
+    /// Channels in a saved state, which the back has already.
+    ///
+    /// # Errors
+    /// A channel is not one that a driver can have, two have the same slot, or a position is of no ring.
+    pub(in super::super) fn from_state(
+        state: &ChannelsState,
+        config: &GspConfig,
+    ) -> Result<Self, StateError> {
+        let rule = Check("channels");
+        let mut channels = Self { next_slot: state.next_slot, held: state.held, ..Self::default() };
+        rule.that(state.next_slot <= config.channels, || format!("the next slot is {}", state.next_slot))?;
+        for saved in &state.channels {
+            let token = Token { runlist: saved.runlist, chid: saved.chid };
+            let ascends = channels.table.last_key_value().is_none_or(|(last, _)| *last < token);
+            rule.that(ascends, || format!("{token:?} is not in its place"))?;
+            let channel = channel(config, token, saved);
+            let channel = channel.ok_or_else(|| {
+                StateError::new("channels", format!("no driver can have {saved:?}, of {}", config.channels))
+            })?;
+            if let Some(slot) = channel.slot {
+                let before = channels.slots.insert(slot, token);
+                rule.that(before.is_none(), || format!("{slot:?} is taken twice"))?;
+            }
+            channels.table.insert(token, channel);
+        }
+        channels.positions = channels.positions_of(rule, &state.positions)?;
+        Ok(channels)
+    }
+
+    fn positions_of(
+        &self,
+        rule: Check,
+        state: &[PositionState],
+    ) -> Result<BTreeMap<Token, (u32, u32)>, StateError> {
+        let mut positions: BTreeMap<Token, (u32, u32)> = BTreeMap::new();
+        for PositionState { runlist, chid, get, put } in state {
+            let token = Token { runlist: *runlist, chid: *chid };
+            let ring = self.table.get(&token).and_then(|channel| channel.wanted.ring);
+            let fits = ring.is_some_and(|(_, log2)| get >> log2 == 0 && put >> log2 == 0);
+            let ascends = positions.last_key_value().is_none_or(|(last, _)| *last < token);
+            rule.that(fits && ascends, || format!("{token:?} is at no place of a ring"))?;
+            positions.insert(token, (*get, *put));
+        }
+        Ok(positions)
+    }
+
+    /// True when the channel has a ring.
+    pub(in super::super) fn has_ring(&self, token: Token) -> bool {
+        self.table.get(&token).is_some_and(|channel| channel.wanted.runs())
+    }
+
+    /// All of them.
+    pub(in super::super) fn tokens(&self) -> impl Iterator<Item = Token> {
+        self.table.keys().copied()
+    }
+}
+
+/// The channel, as the driver would have to ask for it, if it can.
+fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Channel> {
+    let log2 = saved.ring.as_ref().map_or(0, |ring| u32::from(ring.entries_log2));
+    let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
+    parameters.gpFifoOffset = saved.ring.as_ref().map_or(0, |ring| ring.address);
+    parameters.gpFifoEntries = 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?;
+    parameters.flags = flags_of_chid(token.chid);
+    parameters.engineType = engines::engine_type(saved.engine);
+    parameters.userdMem.base = saved.userd;
+    parameters.userdMem.addressSpace = ADDR_FBMEM;
+    let wanted = check(config, &parameters).ok()?;
+    let same = wanted.runlist == token.runlist
+        && wanted.chid == Some(token.chid)
+        && wanted.ring.is_some() == saved.ring.is_some()
+        && saved.slot.is_some() == saved.ring.is_some()
+        && saved.slot.is_none_or(|slot| slot.0 < config.channels);
+    let state = match saved.phase {
+        Phase::Idle => State::Idle,
+        Phase::Scheduled => State::Scheduled,
+        Phase::Stopped => State::Stopped,
+    };
+    same.then_some(Channel { slot: saved.slot, wanted, state })
+}

@@ -1,0 +1,179 @@
+//! What an operator sees of a virtual GSP: counters, and notes about what a driver did that is out of the
+//! ordinary.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+
+use crate::abi::names;
+use crate::abi::status::Status;
+use crate::model::queue::Refused;
+use crate::model::saved::SavedError;
+
+/// Counters since the function was reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    /// RPCs carried out or refused.
+    pub rpcs: u64,
+    /// RPCs of functions that are not known.
+    pub rpcs_unknown: u64,
+    /// Controls among the RPCs.
+    pub controls: u64,
+    /// Controls that are not known.
+    pub controls_unknown: u64,
+    /// RPCs, allocations and controls that were answered with an error.
+    pub refused: u64,
+    /// Records of the command queue that were not taken.
+    pub records_refused: u64,
+    /// Records with a number that was not the next.
+    pub sequence_gaps: u64,
+    /// RPCs given up, because their continuation did not come or was too large, and continuations of nothing.
+    pub continuations_refused: u64,
+    /// Answers that did not fit the message queue.
+    pub replies_dropped: u64,
+    /// Events sent.
+    pub events: u64,
+    /// Events that did not fit the message queue.
+    pub events_dropped: u64,
+    /// Channels that the back stopped.
+    pub channels_stopped: u64,
+    /// Times that what a suspension keeps was not written, for want of memory that the driver must name.
+    pub saves_refused: u64,
+    /// Times that what a driver handed over after a suspension was not taken.
+    pub restores_refused: u64,
+    /// Notes that were not kept because nobody took the earlier ones.
+    pub notes_lost: u64,
+}
+
+/// Something that a reader of a log wants to know. Told once for each number, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Note {
+    /// A function that is not known was answered NV_ERR_NOT_SUPPORTED.
+    UnknownFunction(u32),
+    /// A control that is not known was answered NV_ERR_NOT_SUPPORTED.
+    UnknownControl(u32),
+    /// A class that is not known was answered NV_ERR_INVALID_CLASS.
+    UnknownClass(u32),
+    /// A known call was refused.
+    Refused {
+        /// Function, control or class.
+        what: Call,
+        /// The answer.
+        status: Status,
+    },
+    /// A record of the command queue was not taken.
+    Record(Refused),
+    /// The message queue is full.
+    QueueFull,
+    /// What a suspension keeps was not written.
+    NotSaved(SavedError),
+}
+
+/// A call of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    /// An RPC function.
+    Function(u32),
+    /// A control.
+    Control(u32),
+    /// An allocation of a class.
+    Allocation(u32),
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |f: &mut fmt::Formatter<'_>, number: u32, name: Option<&str>| match name {
+            Some(name) => write!(f, "{number:#x} ({name})"),
+            None => write!(f, "{number:#x}"),
+        };
+        match *self {
+            Self::Function(number) => {
+                f.write_str("RPC function ")?;
+                named(f, number, names::function(number))
+            }
+            Self::Control(number) => {
+                f.write_str("control ")?;
+                named(f, number, names::control(number))
+            }
+            Self::Allocation(class) => write!(f, "allocation of class {class:#06x}"),
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownFunction(number) => {
+                write!(f, "The virtual GSP does not know {}", Call::Function(*number))
+            }
+            Self::UnknownControl(number) => {
+                write!(f, "The virtual GSP does not know {}", Call::Control(*number))
+            }
+            Self::UnknownClass(class) => {
+                write!(f, "The virtual GSP does not know {}", Call::Allocation(*class))
+            }
+            Self::Refused { what, status } => {
+                write!(f, "The virtual GSP refused {what}: {status} ({:#x})", status.code())
+            }
+            Self::Record(refused) => write!(f, "{refused}"),
+            Self::NotSaved(error) => {
+                write!(f, "The virtual GSP cannot be suspended in the memory that the driver named: {error}")
+            }
+            Self::QueueFull => f.write_str("The driver does not read its message queue, which is full"),
+        }
+    }
+}
+
+/// Notes that nobody has taken yet: a few, each kind once.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    waiting: VecDeque<Note>,
+    told: BTreeSet<u64>,
+}
+
+impl Notes {
+    /// Notes kept at most.
+    const WAITING: usize = 64;
+    /// Numbers that are remembered as told.
+    const TOLD: usize = 256;
+
+    /// Keeps `note`, unless it was told before or there is no room.
+    pub(super) fn add(&mut self, note: Note, counters: &mut Counters) {
+        let key = key(&note);
+        if self.told.contains(&key) {
+            return;
+        }
+        if self.waiting.len() >= Self::WAITING || self.told.len() >= Self::TOLD {
+            counters.notes_lost = counters.notes_lost.saturating_add(1);
+            return;
+        }
+        self.told.insert(key);
+        self.waiting.push_back(note);
+    }
+
+    /// Takes what is there.
+    pub(super) fn take(&mut self) -> Vec<Note> {
+        self.waiting.drain(..).collect()
+    }
+}
+
+/// What makes a note the same as an earlier one: its kind and number, not its details.
+fn key(note: &Note) -> u64 {
+    let (kind, number) = match *note {
+        Note::UnknownFunction(number) => (0, number),
+        Note::UnknownControl(number) => (1, number),
+        Note::UnknownClass(number) => (2, number),
+        Note::Refused { what: Call::Function(number), .. } => (3, number),
+        Note::Refused { what: Call::Control(number), .. } => (4, number),
+        Note::Refused { what: Call::Allocation(number), .. } => (5, number),
+        Note::Record(Refused::WritePointer(_)) => (6, 0),
+        Note::Record(Refused::NoMemory) => (6, 1),
+        Note::Record(Refused::Length(_)) => (6, 2),
+        Note::Record(Refused::Elements { .. }) => (6, 3),
+        Note::Record(Refused::Checksum { .. }) => (6, 4),
+        Note::Record(Refused::Header) => (6, 5),
+        Note::QueueFull => (7, 0),
+        Note::NotSaved(_) => (8, 0),
+    };
+    u64::from(number) | kind << 32
+}

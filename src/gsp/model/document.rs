@@ -1,0 +1,126 @@
+//! The tables of functions, classes and controls as a document (docs/controls.md).
+
+use std::fmt::Write;
+
+use super::alloc::{self, CLASSES, Parameters};
+use super::control;
+use super::objects::Type;
+use super::rpc::{self, FUNCTIONS};
+
+const HEAD: &str = "# What the virtual GSP answers
+
+Generated from the tables in `src/gsp/`; regenerate with
+`UPDATE_DOCS=1 cargo test -p gpuvmk-gsp --lib document`.
+
+How a call is answered: **handler** means that the model decides; **constant** gives the same bytes every time;
+**zeroes** fills the parameters with zeros. What is not listed is answered `NV_ERR_NOT_SUPPORTED` (a function or a
+control) or `NV_ERR_INVALID_CLASS`, counted, and noted in the log once. A call whose parameters have another size
+is answered `NV_ERR_INVALID_PARAM_STRUCT`.
+";
+
+/// The document.
+pub fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    functions(&mut text);
+    classes(&mut text);
+    controls(&mut text);
+    text
+}
+
+fn functions(text: &mut String) {
+    let _ = writeln!(text, "\n## Functions\n\nSource: {}.\n", rpc::SOURCE);
+    let _ = writeln!(text, "| Number | Name | Answer | What it does |\n| --- | --- | --- | --- |");
+    for function in FUNCTIONS {
+        let (number, name, answer) = (function.number, function.name, function.answer());
+        let _ = writeln!(text, "| {number} | `{name}` | {answer} | {} |", function.doc.trim());
+    }
+}
+
+fn classes(text: &mut String) {
+    let _ = writeln!(text, "\n## Classes\n\nSource: {}.\n", alloc::SOURCE);
+    let _ = writeln!(text, "| Number | Name | Below | Bytes | What it is |\n| --- | --- | --- | --- | --- |");
+    for class in CLASSES {
+        let below: Vec<_> = class.parents.iter().copied().map(object).collect();
+        let optional = if class.parameters == Parameters::Optional { " or none" } else { "" };
+        let (number, name, size, doc) = (class.number, class.name, class.size, class.doc.trim());
+        let _ =
+            writeln!(text, "| {number:#06x} | `{name}` | {} | {size}{optional} | {doc} |", below.join(", "));
+    }
+}
+
+fn controls(text: &mut String) {
+    let _ = writeln!(text, "\n## Controls");
+    let mut source = "";
+    for control in control::all() {
+        if control.source != source {
+            source = control.source;
+            let _ = writeln!(text, "\nSource: {source}.\n");
+            let _ = writeln!(text, "| Number | Name | Object | Bytes | Answer | What it does |");
+            let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
+        }
+        let (number, name, on, size) = (control.number, control.name, object(control.object), control.size);
+        let (answer, doc) = (control.answer.kind(), control.doc.trim());
+        let _ = writeln!(text, "| {number:#010x} | `{name}` | {on} | {size} | {answer} | {doc} |");
+    }
+}
+
+const fn object(object: Type) -> &'static str {
+    match object {
+        Type::Client => "client",
+        Type::Device => "device",
+        Type::Subdevice => "subdevice",
+        Type::AddressSpace => "address space",
+        Type::Channel => "channel",
+        Type::EngineObject => "engine object",
+        Type::Event => "event",
+        Type::Memory => "memory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::answers::Answer;
+    use super::*;
+    use crate::abi::names;
+
+    #[test]
+    fn committed_document_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/controls.md");
+        let expected = markdown();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(committed == expected, "docs/controls.md is stale: set UPDATE_DOCS=1 and run this test");
+    }
+
+    #[test]
+    fn every_number_is_in_its_table_once() {
+        let distinct = |numbers: Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
+        assert!(distinct(FUNCTIONS.iter().map(|function| function.number).collect()));
+        assert!(distinct(CLASSES.iter().map(|class| class.number).collect()));
+        assert!(distinct(control::all().map(|control| control.number).collect()));
+    }
+
+    #[test]
+    fn constants_are_as_long_as_the_parameters() {
+        for control in control::all() {
+            if let Answer::Constant(bytes) = control.answer {
+                assert_eq!(bytes.len(), control.size, "{}", control.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_those_that_logs_and_traces_show() {
+        for control in control::all() {
+            assert_eq!(names::control(control.number), Some(control.name));
+        }
+        for function in FUNCTIONS {
+            let known = names::function(function.number).unwrap();
+            assert_eq!(function.name, format!("NV_VGPU_MSG_FUNCTION_{known}"));
+        }
+    }
+}

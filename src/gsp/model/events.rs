@@ -1,0 +1,30 @@
+//! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
+
+use crate::abi::rpc::{NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED};
+use crate::abi::{Firmware, RcTriggered};
+use crate::model::channel::Token;
+use crate::model::engines;
+use crate::model::robust_channel::RobustChannelError;
+
+/// An event: function and body.
+pub(super) struct Event {
+    pub(super) function: u32,
+    pub(super) body: Vec<u8>,
+}
+
+/// GSP is ready.
+pub(super) const fn init_done() -> Event {
+    Event { function: NV_VGPU_MSG_EVENT_GSP_INIT_DONE, body: Vec::new() }
+}
+
+/// A channel was stopped: nouveau kills it and releases who waits for it.
+pub(super) fn rc_triggered(firmware: Firmware, token: Token, error: RobustChannelError) -> Event {
+    let body = firmware.rc_triggered(RcTriggered {
+        engine_type: engines::engine_type(error.engine),
+        chid: token.chid.into(),
+        except_type: error.code,
+        address: error.address,
+        fault_type: error.fault_type,
+    });
+    Event { function: NV_VGPU_MSG_EVENT_RC_TRIGGERED, body }
+}

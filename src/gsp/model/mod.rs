@@ -1,0 +1,445 @@
+//! The virtual GSP: the firmware that a driver loads, boots and talks to, played here.
+//!
+//! A pure state machine over the function's memory and its back. Who holds it calls [`Gsp::boot`] when FSP
+//! was told where the boot arguments are, [`Gsp::commands`] when the driver rang, and [`Gsp::stopped`] when
+//! the back stopped a channel, and carries out the [`Effect`]s.
+
+mod alloc;
+mod answers;
+mod boot;
+mod channel;
+mod control;
+mod counters;
+pub mod document;
+mod engines;
+mod events;
+mod message;
+mod objects;
+mod queue;
+mod rm;
+mod robust_channel;
+mod rpc;
+mod saved;
+mod shared;
+mod state;
+mod static_info;
+
+#[cfg(test)]
+mod tests;
+
+pub use counters::{Call, Counters, Note};
+pub use objects::ObjectLimits;
+pub use queue::Refused;
+pub use saved::SavedError;
+pub use state::{GspPhase, GspState};
+
+/// The states of what GSP has, parts of [`GspState`].
+pub mod saved_state {
+    pub use super::channel::{ChannelState, ChannelsState, Phase, PositionState, RingState};
+    pub use super::message::WaitingState;
+    pub use super::objects::{KindState, ObjectState};
+    pub use super::queue::{QueueRingState, QueuesState};
+}
+
+use crate::abi::Firmware;
+use crate::abi::status::Status;
+use channel::Token;
+use events::Event;
+use gpuvmk_backend::{GspBackend, ObjectUsage};
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::ChannelStop;
+use message::{Assembled, Assembly, Request};
+use queue::{Queues, Unsent};
+use rm::Rm;
+
+/// Handles of the objects that firmware makes for the driver.
+const INTERNAL_CLIENT: u32 = 0xc1e0_0004;
+const INTERNAL_DEVICE: u32 = 0xabcd_0080;
+const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
+
+/// What the register face has to show or do after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// GSP runs: lockdown released, mailboxes 0, CPU active.
+    Running,
+    /// The driver gave the top directory entry of BAR2 (its raw GMMU entry for virtual addresses below 2^56).
+    Bar2Root(u64),
+    /// An event waits in the message queue: raise GSP's stall interrupt.
+    Interrupt,
+    /// The driver unloaded GSP: CPU halted, mailbox 0 is 0x80000000. `suspend` keeps what a resume needs.
+    Halted {
+        /// True when the driver will come back.
+        suspend: bool,
+    },
+}
+
+/// Interrupt vectors of the VFN tree that the interrupt table gives the driver: leaf = vector / 32.
+pub mod vector {
+    use gpuvmk_chip::Engine;
+
+    /// GSP's stall interrupt.
+    pub const GSP_STALL: u32 = 0x60;
+
+    /// Notifications of an engine.
+    pub const fn non_stall(engine: Engine) -> u32 {
+        match engine {
+            Engine::Graphics => 0x20,
+            // CAST: widening.
+            Engine::Copy(n) => 0x21 + n as u32,
+        }
+    }
+}
+
+/// What the virtual GSP must know of its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GspConfig {
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Engines that the driver is told of.
+    pub engines: EngineSet,
+    /// Channel slots of the back.
+    pub channels: u16,
+    /// How many objects the driver may have.
+    pub objects: ObjectLimits,
+}
+
+/// A channel that the driver's doorbell token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorbellTarget {
+    /// The channel, as the back knows it.
+    pub channel: GuestChannel,
+    /// VRAM address of its USERD.
+    pub userd: u64,
+}
+
+/// Why GSP does not boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BootError {
+    /// An address of the boot arguments is not the guest's memory.
+    #[error("GSP boot arguments name memory that is not there, at {0:#x}")]
+    NoMemory(u64),
+    /// The arguments contradict themselves, or the queues are not of the layout that is known.
+    #[error("GSP boot arguments are not acceptable: {0}")]
+    Arguments(&'static str),
+    /// What GSP kept over a suspension, or what the driver says it is, cannot be taken.
+    #[error("GSP cannot go on after a suspension with what the driver hands over: {0}")]
+    Saved(#[from] SavedError),
+}
+
+impl BootError {
+    /// What is wrong with arguments.
+    const fn why(self) -> &'static str {
+        match self {
+            Self::NoMemory(_) => "their memory is not there",
+            Self::Arguments(why) => why,
+            Self::Saved(_) => "they were not kept",
+        }
+    }
+}
+
+/// What GSP does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not booted, or unloaded.
+    Off,
+    /// Reads its queue.
+    Running,
+    /// Unloaded by a driver that will come back: objects and queues are kept.
+    Suspended,
+}
+
+/// The virtual GSP of one function.
+#[derive(Debug)]
+pub struct Gsp {
+    state: State,
+    queues: Option<Queues>,
+    assembly: Assembly,
+    rm: Rm,
+    /// The checksum of what was written into the guest's memory, while GSP is still as it was then.
+    kept: Option<u64>,
+}
+
+impl Gsp {
+    /// A GSP that was not booted.
+    pub fn new(config: GspConfig) -> Self {
+        Self::with_firmware(config, Firmware::default())
+    }
+
+    /// A GSP that speaks a certain version of the message ABI.
+    pub fn with_firmware(config: GspConfig, firmware: Firmware) -> Self {
+        Self {
+            state: State::Off,
+            queues: None,
+            assembly: Assembly::default(),
+            rm: Rm::new(config, firmware),
+            kept: None,
+        }
+    }
+
+    /// Boots with the arguments at a bus address. 0 wakes a GSP that was suspended without memory to be kept
+    /// in.
+    ///
+    /// # Errors
+    /// See [`BootError`].
+    pub fn boot(&mut self, back: &impl GspBackend, libos_arguments: u64) -> Result<Vec<Effect>, BootError> {
+        let back: &dyn GspBackend = back;
+        if libos_arguments == 0 {
+            if self.state != State::Suspended || self.kept.is_some() {
+                return Err(BootError::Arguments(
+                    "there are none, and nothing was suspended without memory for it",
+                ));
+            }
+        } else {
+            let queues = boot::queues(back, self.rm.firmware, libos_arguments)?;
+            self.rm.clear(back);
+            self.rm
+                .make_internal()
+                .map_err(|_| BootError::Arguments("the firmware's own objects exist already"))?;
+            self.assembly = Assembly::default();
+            self.queues = Some(queues);
+        }
+        Ok(self.run(back))
+    }
+
+    /// True when what lies at a bus address names memory in which a GSP is suspended: [`Gsp::resume`] takes
+    /// it.
+    pub fn is_suspended_at(back: &impl GspBackend, description: u64) -> bool {
+        saved::is_named_at(back, description)
+    }
+
+    /// Goes on after a suspension, with what the driver hands over: `description` is the bus address of what
+    /// names the memory.
+    ///
+    /// # Errors
+    /// [`BootError::Saved`]. Nothing is left of what GSP had.
+    pub fn resume(&mut self, back: &impl GspBackend, description: u64) -> Result<Vec<Effect>, BootError> {
+        let back: &dyn GspBackend = back;
+        if let Err(error) = self.take_back(back, description) {
+            self.rm.clear(back);
+            self.rm.effects.clear();
+            (self.state, self.queues, self.kept) = (State::Off, None, None);
+            self.rm.counters.restores_refused = self.rm.counters.restores_refused.saturating_add(1);
+            return Err(error.into());
+        }
+        Ok(self.run(back))
+    }
+
+    /// Brings everything to where it was.
+    fn take_back(&mut self, back: &dyn GspBackend, description: u64) -> Result<(), SavedError> {
+        let state = saved::read(&self.rm.config, back, description)?;
+        if self.state == State::Suspended && self.kept == Some(state.checksum) {
+            return Ok(());
+        }
+        self.rm.clear(back);
+        self.rm.effects.clear();
+        self.rm.make_internal().map_err(|_| SavedError::NoState)?;
+        self.assembly = Assembly::default();
+        self.queues = Some(saved::restore(&mut self.rm, back, &state)?);
+        Ok(())
+    }
+
+    /// Runs, from the first command in the queue.
+    fn run(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
+        self.state = State::Running;
+        self.kept = None;
+        let mut effects = vec![Effect::Running];
+        effects.extend(self.drain(back));
+        // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would
+        // take the event out of the queue before the poll sees it.
+        let _ = self.post(back, &events::init_done());
+        effects
+    }
+
+    /// Carries out what is in the command queue.
+    pub fn commands(&mut self, back: &impl GspBackend) -> Vec<Effect> {
+        self.drain(back)
+    }
+
+    /// Tells the driver that a channel was stopped.
+    pub fn stopped(&mut self, back: &impl GspBackend, stop: ChannelStop<GuestChannel>) -> Vec<Effect> {
+        let Some(token) = self.rm.channels.stopped(stop.channel) else {
+            return Vec::new();
+        };
+        self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
+        let event = events::rc_triggered(self.rm.firmware, token, stop.cause.into());
+        self.post(back, &event).into_iter().collect()
+    }
+
+    /// The channel of a doorbell token.
+    pub fn doorbell_target(&self, runlist: u16, chid: u16) -> Option<DoorbellTarget> {
+        self.rm.channels.doorbell_target(Token { runlist, chid })
+    }
+
+    /// VRAM address of BAR1's top page table, which the driver fills in itself.
+    pub fn bar1_root(&self) -> u64 {
+        Self::bar1_root_of(&self.rm.config)
+    }
+
+    /// VRAM address by which the driver names BAR2's page directory in TLB invalidations.
+    pub fn bar2_root(&self) -> u64 {
+        Self::bar2_root_of(&self.rm.config)
+    }
+
+    /// What happened since the function was reset.
+    pub fn counters(&self) -> Counters {
+        self.rm.counters
+    }
+
+    /// What a log should say, since the last call of this.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        self.rm.notes.take()
+    }
+
+    /// Objects that the driver has, the three that firmware made for it included.
+    pub fn objects(&self) -> usize {
+        self.rm.objects.len()
+    }
+
+    /// How far the driver is from its limit of objects.
+    pub fn take_object_usage(&mut self) -> ObjectUsage {
+        self.rm.objects.take_usage()
+    }
+
+    const fn bar1_root_of(config: &GspConfig) -> u64 {
+        // The top MiB of VRAM is not given to the driver as memory.
+        config.vram.saturating_sub(1 << 20)
+    }
+
+    const fn bar2_root_of(config: &GspConfig) -> u64 {
+        Self::bar1_root_of(config).saturating_add(0x1000)
+    }
+
+    /// Carries out what was in the command queue when it was looked at. What the driver adds meanwhile has a
+    /// doorbell of its own, so a driver that never stops cannot keep us here.
+    fn drain(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
+        let mut left = match self.queues.as_ref().map(|queues| queues.available(back)) {
+            Some(Ok(available)) => available,
+            Some(Err(refused)) if self.state == State::Running => {
+                self.refuse(refused);
+                0
+            }
+            Some(Err(_)) | None => 0,
+        };
+        while self.state == State::Running && left > 0 {
+            let Some(queues) = self.queues.as_mut() else { break };
+            match queues.receive(back, &mut left) {
+                Ok(record) => self.take(back, record),
+                Err(refused) => {
+                    self.refuse(refused);
+                    if let Refused::Checksum { function, sequence } = refused {
+                        // The driver waits for something; only what it is may be wrong.
+                        self.reply(
+                            back,
+                            &Request { function, sequence, body: Vec::new() },
+                            Status::InvalidData.code(),
+                        );
+                    }
+                }
+            }
+        }
+        std::mem::take(&mut self.rm.effects)
+    }
+
+    /// Counts a record that was not taken.
+    fn refuse(&mut self, refused: Refused) {
+        self.rm.counters.records_refused = self.rm.counters.records_refused.saturating_add(1);
+        self.rm.note(Note::Record(refused));
+    }
+
+    /// Takes a record, and carries the RPC out that it completes.
+    fn take(&mut self, back: &dyn GspBackend, record: queue::Record) {
+        let counters = &mut self.rm.counters;
+        counters.sequence_gaps = counters.sequence_gaps.saturating_add(record.gap.into());
+        let (assembled, given_up) = self.assembly.push(record);
+        let lost = given_up || matches!(assembled, Assembled::Orphan | Assembled::TooLarge(_));
+        counters.continuations_refused = counters.continuations_refused.saturating_add(lost.into());
+        match assembled {
+            Assembled::Whole(mut request) => {
+                let held = self.rm.channels.is_held();
+                let Some(result) = rpc::dispatch(&mut self.rm, back, &mut request) else { return };
+                let result = match self.save(back, &request) {
+                    Ok(()) => result,
+                    Err(error) => {
+                        // GSP runs on as before: the driver was not told that it may take the power away.
+                        self.rm.effects.pop();
+                        let _ = self.rm.channels.hold(back, held);
+                        self.rm.not_saved(error).code()
+                    }
+                };
+                self.reply(back, &request, result);
+                self.note_state();
+                self.tell_lost(back);
+            }
+            Assembled::TooLarge(request) => self.reply(back, &request, Status::InsufficientResources.code()),
+            Assembled::Waiting | Assembled::Orphan => {}
+        }
+    }
+
+    /// Writes what a suspension keeps, if this request began one, and the driver named memory for it.
+    fn save(&mut self, back: &dyn GspBackend, request: &Request) -> Result<(), SavedError> {
+        let suspends = matches!(self.rm.effects.last(), Some(Effect::Halted { suspend: true }));
+        if let (true, Some(address), Some(queues)) = (suspends, self.rm.saved_at, &self.queues) {
+            let spot = queues.spot_after(request.body.len());
+            self.kept = Some(saved::save(&self.rm, back, spot, address)?);
+        }
+        Ok(())
+    }
+
+    /// Tells the driver of channels that did not survive a suspension.
+    fn tell_lost(&mut self, back: &dyn GspBackend) {
+        for (token, error) in std::mem::take(&mut self.rm.lost) {
+            self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
+            let event = events::rc_triggered(self.rm.firmware, token, error);
+            let effect = self.post(back, &event);
+            self.rm.effects.extend(effect);
+        }
+    }
+
+    /// Follows the effects that end GSP's running.
+    fn note_state(&mut self) {
+        match self.rm.effects.last() {
+            Some(Effect::Halted { suspend: true }) => self.state = State::Suspended,
+            Some(Effect::Halted { suspend: false }) => {
+                self.state = State::Off;
+                self.queues = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers a request.
+    fn reply(&mut self, back: &dyn GspBackend, request: &Request, result: u32) {
+        let Some(queues) = self.queues.as_mut() else { return };
+        if let Err(unsent) = queues.send(back, request.function, request.sequence, result, &request.body) {
+            self.rm.counters.replies_dropped = self.rm.counters.replies_dropped.saturating_add(1);
+            self.unsent(unsent);
+        }
+    }
+
+    /// Sends an event, if GSP runs.
+    fn post(&mut self, back: &dyn GspBackend, event: &Event) -> Option<Effect> {
+        let Some(queues) = self.queues.as_mut().filter(|_| self.state == State::Running) else {
+            self.rm.counters.events_dropped = self.rm.counters.events_dropped.saturating_add(1);
+            return None;
+        };
+        match queues.send(back, event.function, 0, 0, &event.body) {
+            Ok(()) => {
+                self.rm.counters.events = self.rm.counters.events.saturating_add(1);
+                Some(Effect::Interrupt)
+            }
+            Err(unsent) => {
+                self.rm.counters.events_dropped = self.rm.counters.events_dropped.saturating_add(1);
+                self.unsent(unsent);
+                None
+            }
+        }
+    }
+
+    fn unsent(&mut self, unsent: Unsent) {
+        self.rm.note(match unsent {
+            Unsent::Full => Note::QueueFull,
+            Unsent::NoMemory => Note::Record(Refused::NoMemory),
+        });
+    }
+}

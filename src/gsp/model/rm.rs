@@ -1,0 +1,119 @@
+//! The resource manager that GSP runs: state that RPCs act on.
+
+use crate::abi::Firmware;
+use crate::abi::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
+use crate::abi::status::Status;
+use crate::model::channel::{Channels, Token};
+use crate::model::counters::{Call, Counters, Note, Notes};
+use crate::model::objects::{Id, Kind, Objects};
+use crate::model::robust_channel::RobustChannelError;
+use crate::model::saved::SavedError;
+use crate::model::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use gpuvmk_backend::GspBackend;
+
+/// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.
+const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
+
+/// State that RPCs act on.
+#[derive(Debug)]
+pub(super) struct Rm {
+    pub(super) config: GspConfig,
+    pub(super) firmware: Firmware,
+    pub(super) objects: Objects,
+    pub(super) channels: Channels,
+    pub(super) counters: Counters,
+    pub(super) notes: Notes,
+    /// The entry of BAR2's root directory that the driver gave.
+    pub(super) bar2_entry: u64,
+    /// Bus address of what names the memory for a suspension, once the driver said so.
+    pub(super) saved_at: Option<u64>,
+    /// Channels that did not survive a suspension, for the driver to be told.
+    pub(super) lost: Vec<(Token, RobustChannelError)>,
+    /// What the face has to do for the RPC that is carried out.
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Rm {
+    pub(super) fn new(config: GspConfig, firmware: Firmware) -> Self {
+        Self {
+            config,
+            firmware,
+            objects: Objects::new(config.objects),
+            channels: Channels::default(),
+            counters: Counters::default(),
+            notes: Notes::default(),
+            bar2_entry: 0,
+            saved_at: None,
+            lost: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Forgets all objects, and takes all channels from the back.
+    pub(super) fn clear(&mut self, back: &dyn GspBackend) {
+        self.channels.clear(back);
+        self.objects.clear();
+        self.bar2_entry = 0;
+        self.saved_at = None;
+        self.lost.clear();
+    }
+
+    /// Counts and notes that the state is not saved; the status that tells the driver.
+    pub(super) fn not_saved(&mut self, error: SavedError) -> Status {
+        self.counters.saves_refused = self.counters.saves_refused.saturating_add(1);
+        self.note(Note::NotSaved(error));
+        match error {
+            SavedError::TooSmall { .. } => Status::InsufficientResources,
+            _ => Status::InvalidAddress,
+        }
+    }
+
+    /// Stops a channel that cannot go on after a suspension.
+    pub(super) fn lose(&mut self, token: Token) {
+        if let Some(engine) = self.channels.stop(token) {
+            self.lost.push((token, RobustChannelError::plain(engine, ROBUST_CHANNEL_PREEMPTIVE_REMOVAL)));
+        }
+    }
+
+    /// Makes the client, device and subdevice that a driver finds without asking for them.
+    pub(super) fn make_internal(&mut self) -> Result<(), Status> {
+        let id = |handle| Id { client: INTERNAL_CLIENT, handle };
+        self.objects.add_client(INTERNAL_CLIENT)?;
+        self.objects.add(id(INTERNAL_DEVICE), INTERNAL_CLIENT, NV01_DEVICE_0, Kind::Device)?;
+        self.objects.add(id(INTERNAL_SUBDEVICE), INTERNAL_DEVICE, NV20_SUBDEVICE_0, Kind::Subdevice)
+    }
+
+    /// Frees an object and what goes with it.
+    pub(super) fn free(&mut self, back: &dyn GspBackend, id: Id) -> Result<(), Status> {
+        if id.client == INTERNAL_CLIENT
+            && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
+        {
+            return Err(Status::InsufficientPermissions);
+        }
+        if id.handle == 0 && self.objects.has_client(id.client) {
+            // nouveau frees by the name 0 what it allocated by it, and never hears the name that was made up.
+            // That object goes with its channel; an error would be on the console each time a Vulkan program
+            // ends.
+            return Ok(());
+        }
+        for kind in self.objects.remove(id)? {
+            if let Kind::Channel { token, .. } = kind {
+                self.channels.destroy(back, token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a note.
+    pub(super) fn note(&mut self, note: Note) {
+        self.notes.add(note, &mut self.counters);
+    }
+
+    /// Counts and notes how a call ended.
+    pub(super) fn ended(&mut self, what: Call, outcome: Result<(), Status>) {
+        if let Err(status) = outcome {
+            self.counters.refused = self.counters.refused.saturating_add(1);
+            self.note(Note::Refused { what, status });
+        }
+    }
+}

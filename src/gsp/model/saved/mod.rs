@@ -1,0 +1,209 @@
+//! What GSP keeps over a suspension, in memory that the driver provides and hands over again.
+//!
+//! A machine that sleeps (S3), or whose memory is on its disk, has reset its devices or is another process
+//! when it wakes. Only the guest's memory is as it was: before it unloads GSP, a driver names some of it
+//! (FBSR_INIT), and at the next boot it says again where that is. Into it goes what GSP knows: objects,
+//! channels, address spaces, queues, and what firmware has in VRAM. VRAM and what lies in it is the driver's
+//! own affair.
+//!
+//! What comes back is anybody's bytes. It is copied once, bounded by the limits that allocations have, and
+//! each object goes the way of an allocation by the driver: what the driver could not have allocated is
+//! refused, with everything else. Where a GSP is still what it was when it wrote them (no reset came
+//! between), it goes on as it is.
+
+mod encoding;
+mod memory;
+mod objects;
+mod rings;
+
+use crate::abi::status::Status;
+use crate::model::queue::{Queues, Spot};
+use crate::model::rm::Rm;
+use crate::model::{Effect, Gsp, GspConfig};
+use encoding::{HEADER, Reader, Writer, checksum, header};
+use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use memory::SavedMemory;
+
+pub(super) use memory::is_named_at;
+pub(super) use rings::revive;
+
+/// Bytes of BAR1's root directory that firmware keeps in VRAM: two entries.
+const BAR1_ROOT: usize = 16;
+/// Bytes of everything but the objects, at most.
+const FIXED: u64 = 0x1000;
+/// Bytes of an object, at most.
+const OBJECT: u64 = 64;
+/// The least that drivers are told to provide.
+const LEAST: u64 = 1 << 20;
+
+/// Why what GSP keeps cannot be written, or what a driver hands over is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum SavedError {
+    /// An address is not the guest's memory.
+    #[error("there is no memory of the guest's at {0:#x}")]
+    NoMemory(u64),
+    /// An address of a table is not that of a page.
+    #[error("{0:#x} is not the address of a page")]
+    NoPage(u64),
+    /// The structure that names the memory is another one.
+    #[error("the memory is not named by a GspFwSRMeta of revision 2: magic {magic:#x}, revision {revision}")]
+    Unnamed {
+        /// Its magic.
+        magic: u64,
+        /// Its revision.
+        revision: u64,
+    },
+    /// The memory is too small.
+    #[error("{room} bytes of memory are too few: {needed} are needed")]
+    TooSmall {
+        /// Bytes that there are.
+        room: u64,
+        /// Bytes that are needed.
+        needed: u64,
+    },
+    /// More than any state has.
+    #[error("it is larger than any state of this GSP")]
+    TooLarge,
+    /// What is in the memory was not written by GSP.
+    #[error("there is no state of a GSP in that memory")]
+    NoState,
+    /// It is of another version of gpuvmk.
+    #[error("it has version {0} of the encoding, not 1")]
+    Version(u32),
+    /// It was changed or lost.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// It ends in the middle of something.
+    #[error("it ends too early")]
+    Short,
+    /// It goes on behind its end.
+    #[error("something follows its end")]
+    Rest,
+    /// It was another GPU's.
+    #[error("it is of a GPU with another {0}")]
+    OtherGpu(&'static str),
+    /// A number has no meaning.
+    #[error("{0} is not one")]
+    Meaningless(&'static str),
+    /// The queues cannot be where it says.
+    #[error("the queues cannot be opened again: {0}")]
+    Queues(&'static str),
+    /// An object that a driver could not have allocated.
+    #[error("object {client:#x}:{handle:#x} of class {class:#06x} cannot be made: {status} ({:#x})", status.code())]
+    Object {
+        /// Its client.
+        client: u32,
+        /// Its handle.
+        handle: u32,
+        /// Its class.
+        class: u32,
+        /// Why an allocation of it is refused.
+        status: Status,
+    },
+}
+
+/// What was read, its form checked.
+#[derive(Debug)]
+pub(super) struct State {
+    body: Vec<u8>,
+    /// By which a GSP knows what it wrote itself.
+    pub(super) checksum: u64,
+}
+
+/// Bytes of memory that drivers must provide.
+pub(super) fn room(config: &GspConfig) -> u64 {
+    most(config).max(LEAST).next_multiple_of(PAGE_SIZE)
+}
+
+/// Bytes that the state of a GSP can have.
+fn most(config: &GspConfig) -> u64 {
+    FIXED.saturating_add(OBJECT.saturating_mul(config.objects.total.into()))
+}
+
+/// Checks that the memory named at `address` can take the state of this GSP.
+pub(super) fn check_room(rm: &Rm, back: &dyn GspBackend, address: u64) -> Result<(), SavedError> {
+    let memory = SavedMemory::open(back, address)?;
+    // CAST: widening.
+    let needed = FIXED.saturating_add(OBJECT.saturating_mul(rm.objects.len() as u64));
+    if memory.size() < needed {
+        return Err(SavedError::TooSmall { room: memory.size(), needed });
+    }
+    Ok(())
+}
+
+/// Writes the state into the memory named at `address`; returns its checksum. `spot` is where the queues will
+/// be.
+pub(super) fn save(rm: &Rm, back: &dyn GspBackend, spot: Spot, address: u64) -> Result<u64, SavedError> {
+    let memory = SavedMemory::open(back, address)?;
+    let mut to = Writer::default();
+    to.u64(rm.config.vram);
+    to.u64(engine_bits(&rm.config));
+    spot.write(|value| to.u64(value));
+    to.u64(rm.bar2_entry);
+    let mut root = [0; BAR1_ROOT];
+    let bar1 = bar1_root(&rm.config);
+    back.read_memory(bar1, &mut root).map_err(|_| SavedError::NoMemory(bar1.address))?;
+    root.into_iter().for_each(|byte| to.u8(byte));
+    objects::write(rm, back, &mut to);
+    let whole = to.finish();
+    let sum = whole.get(HEADER..).map_or(0, checksum);
+    memory.write(back, &whole)?;
+    Ok(sum)
+}
+
+/// Reads what is in the memory named at `address`.
+pub(super) fn read(config: &GspConfig, back: &dyn GspBackend, address: u64) -> Result<State, SavedError> {
+    let memory = SavedMemory::open(back, address)?;
+    let mut first = [0; HEADER];
+    memory.read(back, &mut first)?;
+    let (length, sum) = header(&first)?;
+    if length > most(config) {
+        return Err(SavedError::TooLarge);
+    }
+    let length = usize::try_from(length).map_err(|_| SavedError::TooLarge)?;
+    let mut whole = vec![0; HEADER.saturating_add(length)];
+    memory.read(back, &mut whole)?;
+    let body = whole.split_off(HEADER);
+    if checksum(&body) != sum {
+        return Err(SavedError::Checksum);
+    }
+    Ok(State { body, checksum: sum })
+}
+
+/// Makes everything anew that a state tells of, in a resource manager that has nothing.
+pub(super) fn restore(rm: &mut Rm, back: &dyn GspBackend, state: &State) -> Result<Queues, SavedError> {
+    let mut from = Reader(&state.body);
+    if from.u64()? != rm.config.vram {
+        return Err(SavedError::OtherGpu("size of VRAM"));
+    }
+    if from.u64()? != engine_bits(&rm.config) {
+        return Err(SavedError::OtherGpu("set of engines"));
+    }
+    let spot = Spot::read(|| from.u64())?;
+    let queues = Queues::reopen(back, spot).map_err(|error| SavedError::Queues(error.why()))?;
+    let bar2_entry = from.u64()?;
+    let mut root = [0; BAR1_ROOT];
+    for byte in &mut root {
+        *byte = from.u8()?;
+    }
+    objects::read(rm, back, &mut from)?;
+    if !from.is_empty() {
+        return Err(SavedError::Rest);
+    }
+    let bar1 = bar1_root(&rm.config);
+    back.write_memory(bar1, &root).map_err(|_| SavedError::NoMemory(bar1.address))?;
+    rm.bar2_entry = bar2_entry;
+    rm.effects.push(Effect::Bar2Root(bar2_entry));
+    Ok(queues)
+}
+
+fn bar1_root(config: &GspConfig) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::Vram, address: Gsp::bar1_root_of(config) }
+}
+
+/// The engines, a bit each.
+fn engine_bits(config: &GspConfig) -> u64 {
+    config.engines.engines().fold(0, |bits, engine| bits | 1 << super::engines::engine_type(engine))
+}

@@ -1,0 +1,230 @@
+//! Objects and channels as they are kept: each with what a driver would have to say to allocate it.
+
+use std::collections::BTreeMap;
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::SavedError;
+use super::encoding::{Reader, Writer};
+use crate::abi::object::{
+    ADDR_FBMEM, HOPPER_DMA_COPY_A, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_ALLOC_PARAMETERS_SIZE, NV0005_ALLOC_PARAMETERS,
+    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, flags_of_chid,
+};
+use crate::abi::status::Status;
+use crate::model::channel::{Deferred, KeptState, Token};
+use crate::model::control::keep_directory;
+use crate::model::objects::{AddressSpace, Id, Kind, Object, Type};
+use crate::model::rm::Rm;
+use crate::model::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, alloc, engines};
+use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+
+const CLIENT: u8 = 1;
+const DEVICE: u8 = 2;
+const SUBDEVICE: u8 = 3;
+const ADDRESS_SPACE: u8 = 4;
+const CHANNEL: u8 = 5;
+const ENGINE_OBJECT: u8 = 6;
+const EVENT: u8 = 7;
+const MEMORY: u8 = 8;
+
+/// Writes all objects but the firmware's own three, those that others need first.
+pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
+    let mut all: Vec<(Id, &Object)> = rm.objects.iter().filter(|(id, _)| !is_internal(*id)).collect();
+    all.sort_by_key(|(id, object)| (rank(object.kind.of()), *id));
+    // CAST: bounded by the limit of objects, a u32.
+    to.u32(u32::try_from(all.len()).unwrap_or(u32::MAX));
+    for (id, object) in all {
+        let tag = match object.kind.of() {
+            Type::Client => CLIENT,
+            Type::Device => DEVICE,
+            Type::Subdevice => SUBDEVICE,
+            Type::AddressSpace => ADDRESS_SPACE,
+            Type::Channel => CHANNEL,
+            Type::EngineObject => ENGINE_OBJECT,
+            Type::Event => EVENT,
+            Type::Memory => MEMORY,
+        };
+        to.u8(tag);
+        [id.client, id.handle, object.parent(), object.class].into_iter().for_each(|word| to.u32(word));
+        match &object.kind {
+            Kind::Client | Kind::Device | Kind::Subdevice => {}
+            Kind::AddressSpace(space) => write_space(space, to),
+            Kind::Channel { token, space } => write_channel(rm, back, *token, *space, to),
+            Kind::EngineObject { engine } => to.u32(engines::engine_type(*engine)),
+            Kind::Event { index } => to.u32(*index),
+            Kind::Memory { pages } => to.u32(*pages),
+        }
+    }
+}
+
+/// Parents before children, and address spaces before channels.
+const fn rank(of: Type) -> u8 {
+    match of {
+        Type::Client => 0,
+        Type::Device => 1,
+        Type::Subdevice | Type::AddressSpace | Type::Memory => 2,
+        Type::Channel => 3,
+        Type::EngineObject => 4,
+        Type::Event => 5,
+    }
+}
+
+fn is_internal(id: Id) -> bool {
+    id.client == INTERNAL_CLIENT
+        && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
+}
+
+fn write_space(space: &AddressSpace, to: &mut Writer) {
+    to.u8(space.external.into());
+    let (aperture, address) = match space.page_directory {
+        None => (0, 0),
+        Some(directory) => {
+            let aperture = match directory.aperture {
+                Aperture::Vram => 1,
+                Aperture::SystemCoherent => 2,
+                Aperture::SystemNonCoherent => 3,
+            };
+            (aperture, directory.address)
+        }
+    };
+    to.u8(aperture);
+    to.u64(address);
+}
+
+fn write_channel(rm: &Rm, back: &dyn GspBackend, token: Token, space: u32, to: &mut Writer) {
+    let kept = rm.channels.kept(back, token);
+    to.u32(space);
+    to.u16(token.chid);
+    to.u32(kept.engine_type);
+    to.u64(kept.userd);
+    to.u64(kept.ring);
+    to.u8(kept.ring_log2);
+    to.u8(match kept.state {
+        KeptState::Idle => 0,
+        KeptState::Scheduled => 1,
+        KeptState::Stopped => 2,
+    });
+    to.u32(kept.get);
+    to.u32(kept.put);
+}
+
+/// Reads and allocates all of them.
+pub(super) fn read(rm: &mut Rm, back: &dyn GspBackend, from: &mut Reader<'_>) -> Result<(), SavedError> {
+    // The driver lets channels run again when it has put everything else in its place.
+    rm.channels.hold(back, true).map_err(|_| SavedError::Meaningless("a hold of no channels"))?;
+    let mut positions = BTreeMap::new();
+    // Each is checked before the next is read: a number that lies costs nothing.
+    for _ in 0..from.u32()? {
+        read_one(rm, back, from, &mut positions)?;
+    }
+    rm.channels.set_positions(positions);
+    Ok(())
+}
+
+fn read_one(
+    rm: &mut Rm,
+    back: &dyn GspBackend,
+    from: &mut Reader<'_>,
+    positions: &mut BTreeMap<Token, (u32, u32)>,
+) -> Result<(), SavedError> {
+    let tag = from.u8()?;
+    let id = Id { client: from.u32()?, handle: from.u32()? };
+    let (parent, class) = (from.u32()?, from.u32()?);
+    let refused = |status| SavedError::Object { client: id.client, handle: id.handle, class, status };
+    let make = |rm: &mut Rm, parameters: &[u8]| {
+        alloc::allocate(rm, back, &alloc::Wanted { id, parent, class, parameters }).map_err(refused)
+    };
+    match tag {
+        CLIENT => make(rm, &[0; NV0000_ALLOC_PARAMETERS_SIZE]),
+        DEVICE => make(rm, &[0; NV0080_ALLOC_PARAMETERS_SIZE]),
+        SUBDEVICE => make(rm, &[0; NV2080_ALLOC_PARAMETERS_SIZE]),
+        ADDRESS_SPACE => {
+            let external = from.u8()? != 0;
+            let mut parameters = NV_VASPACE_ALLOCATION_PARAMETERS::new_zeroed();
+            parameters.flags = if external { NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED } else { 0 };
+            make(rm, parameters.as_bytes())?;
+            let aperture = match from.u8()? {
+                0 => None,
+                1 => Some(Aperture::Vram),
+                2 => Some(Aperture::SystemCoherent),
+                3 => Some(Aperture::SystemNonCoherent),
+                _ => return Err(SavedError::Meaningless("an aperture")),
+            };
+            let address = from.u64()?;
+            aperture.map_or(Ok(()), |aperture| {
+                keep_directory(rm, id, PhysicalAddress { aperture, address }).map_err(refused)
+            })
+        }
+        CHANNEL => {
+            let space = from.u32()?;
+            let kept = read_channel(from)?;
+            make(rm, channel_parameters(space, &kept).as_bytes())?;
+            let token = rm.objects.channel(id).map_err(refused)?;
+            rm.channels.keep(back, token, kept.state).map_err(refused)?;
+            if kept.ring != 0 {
+                positions.insert(token, (kept.get, kept.put));
+            }
+            Ok(())
+        }
+        ENGINE_OBJECT => {
+            let engine_type = from.u32()?;
+            let parameters = NVC0B5_ALLOCATION_PARAMETERS { version: 1, engineType: engine_type };
+            // Graphics classes do without parameters.
+            make(rm, if class == HOPPER_DMA_COPY_A { parameters.as_bytes() } else { &[] })
+        }
+        EVENT => {
+            let mut parameters = NV0005_ALLOC_PARAMETERS::new_zeroed();
+            parameters.notifyIndex = from.u32()?;
+            make(rm, parameters.as_bytes())
+        }
+        MEMORY => alloc::memory_list(rm, id, parent, class, from.u32()?).map_err(refused),
+        _ => Err(SavedError::Meaningless("the kind of an object")),
+    }?;
+    // What it is by its class is what it was kept as, or bytes of one kind were read as another's.
+    let made = rm.objects.get(id).map_err(refused)?.kind.of();
+    if tag_of(made) == tag { Ok(()) } else { Err(refused(Status::InvalidClass)) }
+}
+
+const fn tag_of(of: Type) -> u8 {
+    match of {
+        Type::Client => CLIENT,
+        Type::Device => DEVICE,
+        Type::Subdevice => SUBDEVICE,
+        Type::AddressSpace => ADDRESS_SPACE,
+        Type::Channel => CHANNEL,
+        Type::EngineObject => ENGINE_OBJECT,
+        Type::Event => EVENT,
+        Type::Memory => MEMORY,
+    }
+}
+
+fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
+    let (chid, engine_type, userd, ring) = (from.u16()?, from.u32()?, from.u64()?, from.u64()?);
+    let ring_log2 = from.u8()?;
+    let state = match from.u8()? {
+        0 => KeptState::Idle,
+        1 => KeptState::Scheduled,
+        2 => KeptState::Stopped,
+        _ => return Err(SavedError::Meaningless("a channel's state")),
+    };
+    let (get, put) = (from.u32()?, from.u32()?);
+    if ring_log2 > 31 || get >= 1 << ring_log2 || put >= 1 << ring_log2 {
+        return Err(SavedError::Meaningless("a place in a ring"));
+    }
+    Ok(Deferred { chid, engine_type, userd, ring, ring_log2, state, get, put })
+}
+
+/// What a driver would say to allocate that channel.
+fn channel_parameters(space: u32, kept: &Deferred) -> NV_CHANNEL_ALLOC_PARAMS {
+    let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
+    parameters.gpFifoOffset = kept.ring;
+    parameters.gpFifoEntries = 1 << kept.ring_log2;
+    parameters.flags = flags_of_chid(kept.chid);
+    parameters.hVASpace = space;
+    parameters.engineType = kept.engine_type;
+    parameters.userdMem.base = kept.userd;
+    parameters.userdMem.addressSpace = ADDR_FBMEM;
+    parameters
+}

@@ -1,0 +1,171 @@
+//! The virtual GSP's saved state. (What it keeps in the guest's memory over a suspension is another thing:
+//! [`super::saved`].)
+//!
+//! Unlike there, nothing is allocated anew: the back has its channels, in their slots, and the guest's memory
+//! is as it was. So nothing is asked of the back.
+
+use std::collections::BTreeSet;
+
+use crate::abi::Firmware;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
+
+use super::channel::{Channels, ChannelsState};
+use super::counters::Notes;
+use super::message::{Assembly, WaitingState};
+use super::objects::{Id, Kind, Object, ObjectState, Objects};
+use super::queue::{Queues, QueuesState};
+use super::rm::Rm;
+use super::{Counters, Gsp, GspConfig, State};
+
+/// State of a [`Gsp`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GspState {
+    /// Version of the firmware ABI that it speaks.
+    pub firmware: String,
+    /// What it does.
+    pub phase: GspPhase,
+    /// The queues, once it was booted.
+    pub queues: Option<QueuesState>,
+    /// An RPC of which more must follow.
+    pub waiting: Option<WaitingState>,
+    /// Objects, by client and handle.
+    pub objects: Vec<ObjectState>,
+    /// Channels.
+    pub channels: ChannelsState,
+    /// Counters since the function was reset.
+    pub counters: Counters,
+    /// The entry of BAR2's root directory that the driver gave.
+    pub bar2_entry: u64,
+    /// Bus address of what names the memory for a suspension.
+    pub saved_at: Option<u64>,
+    /// The checksum of what was written there, while GSP is still as it was then.
+    pub kept: Option<u64>,
+}
+
+/// What GSP does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GspPhase {
+    /// Not booted, or unloaded.
+    Off,
+    /// Reads its queue.
+    Running,
+    /// Unloaded by a driver that will come back.
+    Suspended,
+}
+
+impl Gsp {
+    /// What is to be saved.
+    pub fn state(&self) -> GspState {
+        let Self { state, queues, assembly, rm, kept } = self;
+        let Rm {
+            // What it was made with.
+            config: _,
+            firmware,
+            objects,
+            channels,
+            counters,
+            // For a log, which may have one twice.
+            notes: _,
+            bar2_entry,
+            saved_at,
+            // There are some while an RPC is carried out.
+            lost: _,
+            effects: _,
+        } = rm;
+        GspState {
+            firmware: firmware.name().to_owned(),
+            phase: match state {
+                State::Off => GspPhase::Off,
+                State::Running => GspPhase::Running,
+                State::Suspended => GspPhase::Suspended,
+            },
+            queues: queues.as_ref().map(Queues::state),
+            waiting: assembly.state(),
+            objects: objects.state(),
+            channels: channels.state(),
+            counters: *counters,
+            bar2_entry: *bar2_entry,
+            saved_at: *saved_at,
+            kept: *kept,
+        }
+    }
+
+    /// A GSP in a saved state, over a back that has its channels.
+    ///
+    /// # Errors
+    /// It speaks another version of the ABI, has queues and was not booted, has a channel without an object
+    /// or the other way round, or a part refuses its state.
+    pub fn from_state(state: &GspState, config: GspConfig) -> Result<Self, StateError> {
+        let check = Check("GSP");
+        let inside = |error: StateError| error.within("GSP");
+        let firmware = Firmware::default();
+        check.that(state.firmware == firmware.name(), || {
+            format!("it spoke version {:?}, and speaks {}", state.firmware, firmware.name())
+        })?;
+        check.that(state.queues.is_some() == (state.phase != GspPhase::Off), || {
+            format!("it is {:?}, and its queues are {:?}", state.phase, state.queues)
+        })?;
+        check.that(state.kept.is_none() || state.phase == GspPhase::Suspended, || {
+            format!("it is {:?}, and in the memory for a suspension", state.phase)
+        })?;
+        let objects = Objects::from_state(&state.objects, &config).map_err(inside)?;
+        let channels = Channels::from_state(&state.channels, &config).map_err(inside)?;
+        agree(check, &config, &objects, &channels)?;
+        let queues = state.queues.as_ref().map(Queues::from_state).transpose().map_err(inside)?;
+        Ok(Self {
+            state: match state.phase {
+                GspPhase::Off => State::Off,
+                GspPhase::Running => State::Running,
+                GspPhase::Suspended => State::Suspended,
+            },
+            queues,
+            assembly: Assembly::from_state(state.waiting.as_ref()).map_err(inside)?,
+            rm: Rm {
+                config,
+                firmware,
+                objects,
+                channels,
+                counters: state.counters,
+                notes: Notes::default(),
+                bar2_entry: state.bar2_entry,
+                saved_at: state.saved_at,
+                lost: Vec::new(),
+                effects: Vec::new(),
+            },
+            kept: state.kept,
+        })
+    }
+}
+
+/// Checks that each channel has one object, that what runs has page tables, and that objects are of engines
+/// that their channel has.
+fn agree(check: Check, config: &GspConfig, objects: &Objects, channels: &Channels) -> Result<(), StateError> {
+    let mut named = BTreeSet::new();
+    for (id, object) in objects.iter() {
+        let problem = |why: &str| format!("{:#x}:{:#x} {why}", id.client, id.handle);
+        match &object.kind {
+            Kind::Channel { token, space } => {
+                let tables = objects.space(Id { handle: *space, ..id });
+                let has_tables = tables.is_ok_and(|space| space.page_directory.is_some());
+                let is_new = named.insert(*token);
+                check.that(is_new && (has_tables || !channels.has_ring(*token)), || {
+                    problem("is a channel that another object is, or without page tables")
+                })?;
+            }
+            Kind::EngineObject { engine } => {
+                let on = objects.channel(Id { handle: Object::parent(object), ..id });
+                let has = on.is_ok_and(|token| channels.has_engine(token, *engine));
+                check.that(has && config.engines.contains((*engine).into()), || {
+                    problem("is of an engine that its channel has not")
+                })?;
+            }
+            _ => {}
+        }
+    }
+    check.that(channels.tokens().eq(named), || {
+        "there are channels without objects, or none for one".to_owned()
+    })
+}

@@ -1,0 +1,101 @@
+//! What a driver is told of the GPU's memory.
+//!
+//! The top of VRAM is not the driver's: page tables of the two BARs lie there. Two numbers look odd and are
+//! so on purpose, because of what nouveau computes from them when it suspends:
+//!
+//! - The size of the memory in which GSP's state is saved is taken from the two offsets of the firmware's
+//!   region, which real firmware chooses. Ours leave what the most objects take that a driver may have.
+//! - The size of the memory for reserved VRAM is 0 minus the 32-bit end of the last region that is not
+//!   reserved. A region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither
+//!   compressible nor for display, so nothing is allocated from it.
+
+use crate::abi::{MemoryRegion, StaticInfo};
+use crate::model::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// First byte of VRAM that drivers may use: real firmware keeps the first MiB.
+const USABLE_START: u64 = MIB;
+/// Bytes at the top that they may not use.
+pub(super) const RESERVED_TOP: u64 = 4 * MIB;
+/// Size of the firmware runtime services region, which drivers assume.
+const FRTS_SIZE: u64 = MIB;
+/// Size of the heap outside the protected region, which drivers assume.
+const NON_WPR_HEAP_SIZE: u64 = 2 * MIB;
+/// The marketing name.
+const NAME: &str = "Virtual GH100";
+const SHORT_NAME: &str = "GH100";
+
+/// The two ranges that drivers are told of.
+fn regions(vram: u64) -> [MemoryRegion; 2] {
+    let usable_end = vram.saturating_sub(RESERVED_TOP);
+    let beyond = vram.saturating_div(4 * GIB).saturating_add(1).saturating_mul(4 * GIB);
+    [
+        MemoryRegion { base: USABLE_START, limit: usable_end.saturating_sub(1), usable: true },
+        MemoryRegion { base: vram, limit: beyond.saturating_sub(1), usable: false },
+    ]
+}
+
+/// Calls `with` with all of it.
+pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>) -> T) -> T {
+    let heap = config.vram.saturating_sub(RESERVED_TOP);
+    let saved = (NON_WPR_HEAP_SIZE - FRTS_SIZE).saturating_add(saved::room(config));
+    with(&StaticInfo {
+        name: NAME,
+        short_name: SHORT_NAME,
+        vram: config.vram,
+        regions: &regions(config.vram),
+        bar1_root: Gsp::bar1_root_of(config),
+        bar2_root: Gsp::bar2_root_of(config),
+        internal: [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],
+        non_wpr_heap: heap,
+        frts: heap.saturating_add(saved),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ObjectLimits;
+    use gpuvmk_chip::EngineSet;
+
+    /// What nouveau computes from static info before it suspends, in its own arithmetic.
+    fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {
+        let saved = (info.frts + FRTS_SIZE) - (info.non_wpr_heap + NON_WPR_HEAP_SIZE);
+        let last = info.regions.last().unwrap();
+        (saved, last.limit.wrapping_add(1) % (4 * GIB))
+    }
+
+    #[test]
+    fn suspend_needs_room_for_all_objects_and_no_reserved_memory_for_any_size_of_vram() {
+        for mib in [64, 100, 256, 4095, 4096, 4097, 24 * 1024, 64 * 1024] {
+            let config = GspConfig {
+                vram: mib * MIB,
+                engines: EngineSet::GRAPHICS,
+                channels: 1,
+                objects: ObjectLimits::default(),
+            };
+
+            let sizes = with_info(&config, suspend_sizes);
+
+            assert_eq!(sizes, (0x10_1000, 0), "{mib} MiB: 64 bytes for each of 16384 objects");
+        }
+    }
+
+    #[test]
+    fn usable_memory_ends_below_the_page_tables_of_the_bars() {
+        let config = GspConfig {
+            vram: 64 * MIB,
+            engines: EngineSet::GRAPHICS,
+            channels: 1,
+            objects: ObjectLimits::default(),
+        };
+
+        with_info(&config, |info| {
+            assert!(info.regions[0].usable && !info.regions[1].usable);
+            assert_eq!((info.regions[0].base, info.regions[0].limit), (MIB, 60 * MIB - 1));
+            assert!(info.bar1_root > info.regions[0].limit && info.bar2_root > info.bar1_root);
+            assert!(info.bar2_root + 0x1000 <= config.vram);
+        });
+    }
+}

@@ -1,0 +1,30 @@
+//! A model driver against the virtual GSP: it encodes its queue elements by hand, as nouveau does, over guest
+//! memory in scattered pages and a back that records what it is asked.
+
+#![allow(clippy::cast_possible_truncation, reason = "the sizes and numbers of these tests are small")]
+
+mod boot;
+mod channels;
+mod driver;
+mod events;
+mod fake;
+mod hostile;
+mod memory_system;
+mod objects;
+mod probe;
+mod queues;
+mod saved;
+mod state;
+
+use crate::model::{GspConfig, ObjectLimits};
+use gpuvmk_chip::EngineSet;
+
+/// A GH100 of 256 MiB with graphics and three copy engines.
+fn config() -> GspConfig {
+    GspConfig {
+        vram: 256 << 20,
+        engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
+        channels: 8,
+        objects: ObjectLimits::default(),
+    }
+}
