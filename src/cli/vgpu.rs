@@ -12,7 +12,7 @@ use crate::config::{VmConfig, VmLimits};
 use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
 use crate::trace::Tracer;
-use crate::units::gh100::Gh100Config;
+use crate::units::gsp_face::GspFaceConfig;
 use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
@@ -84,9 +84,9 @@ fn quotas(config: &VmConfig) -> Quotas {
 /// The card, with what its driver may have of it.
 fn face(config: &VmConfig) -> FaceConfig {
     match FaceConfig::of(config.chip) {
-        FaceConfig::Gh100(card) => {
+        FaceConfig::Gsp(card) => {
             let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
-            FaceConfig::Gh100(Gh100Config { objects: ObjectLimits { total, per_client }, ..card })
+            FaceConfig::Gsp(GspFaceConfig { objects: ObjectLimits { total, per_client }, ..card })
         }
         card @ FaceConfig::Gf100(_) => card,
     }

@@ -11,7 +11,7 @@ mod counters;
 #[cfg(test)]
 mod deferred_completions;
 pub mod gf100;
-pub mod gh100;
+pub mod gsp_face;
 mod interest_tracker;
 mod interrupt;
 #[cfg(test)]

@@ -15,15 +15,15 @@ use gpuvmk_pci::{
 };
 use gpuvmk_units::FaceCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
-use gpuvmk_units::gh100::{Gh100Config, Gh100Function};
+use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
 
 /// What the guest sees.
 #[derive(Debug)]
 pub enum FaceConfig {
     /// A GF100.
     Gf100(Gf100Config),
-    /// A GH100.
-    Gh100(Gh100Config),
+    /// A chip whose driver asks GSP.
+    Gsp(GspFaceConfig),
 }
 
 impl FaceConfig {
@@ -31,7 +31,7 @@ impl FaceConfig {
     pub fn of(chip: Chip) -> Self {
         match chip {
             Chip::Gf100 => Self::Gf100(Gf100Config::default()),
-            Chip::Gh100 => Self::Gh100(Gh100Config::default()),
+            Chip::Gh100 => Self::Gsp(GspFaceConfig::default()),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
     }
 }
 
-impl Face for Gh100Function<Mediator<GspChannels>> {
+impl Face for GspFunction<Mediator<GspChannels>> {
     fn status(&self) -> Status {
         self.backend().status()
     }
@@ -137,7 +137,7 @@ impl Vgpu {
         let VgpuConfig { face, mediator } = config;
         let face: Box<dyn Face> = match face {
             FaceConfig::Gf100(face) => Box::new(Gf100Function::new(back(link, grant, mediator)?, face)?),
-            FaceConfig::Gh100(face) => Box::new(Gh100Function::new(back(link, grant, mediator)?, face)?),
+            FaceConfig::Gsp(face) => Box::new(GspFunction::new(back(link, grant, mediator)?, face)?),
         };
         Ok(Self { face })
     }

@@ -1,8 +1,8 @@
-//! The register face of a GH100 as GSP firmware leaves it to a driver: FSP and GSP mailboxes, the VFN
-//! interrupt tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of
-//! [`gpuvmk_gsp`].
+//! The register face of a GPU whose driver asks GSP firmware: FSP and GSP mailboxes, the VFN interrupt tree,
+//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`]. There is one
+//! such chip, GH100.
 //!
-//! [`Gh100Function`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
+//! [`GspFunction`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
 //! a register write returns its consequences as [`action`] values, which the function carries out.
 //!
 //! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and
@@ -25,11 +25,11 @@ mod tokens;
 mod vfn;
 mod windows;
 
-pub use config::Gh100Config;
-pub use core::Gh100State;
-pub use function::Gh100Function;
+pub use config::GspFaceConfig;
+pub use core::GspFaceState;
+pub use function::GspFunction;
 
-/// The states of the units, parts of [`Gh100State`].
+/// The states of the units, parts of [`GspFaceState`].
 pub mod state {
     pub use super::falcon::{Firmware, GspFalconState};
     pub use super::fsp::FspState;

@@ -46,7 +46,7 @@ use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
 use gpuvmk_pci::{CoalescableWrite, Region};
-pub use state::{Gh100State, Parts};
+pub use state::{GspFaceState, Parts};
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! copy. BAR1 shows what engines write, and is read from memory itself.
 
 use super::config::BAR1_SIZE;
-use super::function::Gh100Function;
+use super::function::GspFunction;
 use super::locked;
 use crate::shown::{moving_run, show_runs};
 use gpuvmk_backend::GspBackend;
@@ -47,7 +47,7 @@ impl<B: GspBackend> PhysicalMemory for TableMemory<'_, B> {
     }
 }
 
-impl<B: GspBackend> Gh100Function<B> {
+impl<B: GspBackend> GspFunction<B> {
     pub(super) fn read_bar1(&self, offset: u64, data: &mut [u8]) {
         let result = locked(&self.core.bar1).read(offset, data, &self.vram());
         if let Err(fault) = result {

@@ -13,13 +13,13 @@ use super::driver::{CHANNEL, Driver};
 use super::fake::Call;
 use super::*;
 use crate::RestoreError;
-use crate::gh100::Gh100State;
-use crate::gh100::falcon::GspFalcon;
-use crate::gh100::fsp::Fsp;
-use crate::gh100::identity_page::IdentityPage;
-use crate::gh100::invalidate::MmuInvalidate;
-use crate::gh100::stops::Stops;
-use crate::gh100::vfn::Vfn;
+use crate::gsp_face::GspFaceState;
+use crate::gsp_face::falcon::GspFalcon;
+use crate::gsp_face::fsp::Fsp;
+use crate::gsp_face::identity_page::IdentityPage;
+use crate::gsp_face::invalidate::MmuInvalidate;
+use crate::gsp_face::stops::Stops;
+use crate::gsp_face::vfn::Vfn;
 use crate::played;
 use crate::ptimer::Ptimer;
 use gpuvmk_backend::InterruptInterest;
@@ -169,10 +169,10 @@ fn in_use() -> Gpu {
     gpu
 }
 
-fn restored(back: &Arc<FakeBackend>, state: &Gh100State) -> Result<Gh100Function<FakeBackend>, RestoreError> {
+fn restored(back: &Arc<FakeBackend>, state: &GspFaceState) -> Result<GspFunction<FakeBackend>, RestoreError> {
     back.disconnect();
-    let config = Gh100Config { clock: Arc::new(ManualClock::default()), ..Gh100Config::default() };
-    Gh100Function::from_state(back.clone(), config, state)
+    let config = GspFaceConfig { clock: Arc::new(ManualClock::default()), ..GspFaceConfig::default() };
+    GspFunction::from_state(back.clone(), config, state)
 }
 
 /// Takes a unit's state through text, and tries states with mistakes.
@@ -187,7 +187,7 @@ where
 
 #[test]
 fn every_unit_is_what_it_was_and_refuses_what_it_cannot_be() {
-    let Gh100State { registers, identity, .. } = in_use().function.state();
+    let GspFaceState { registers, identity, .. } = in_use().function.state();
     unit(&registers.gsp, GspFalcon::from_state, GspFalcon::state);
     unit(&registers.fsp, Fsp::from_state, Fsp::state);
     unit(&registers.vfn, |state| Ok::<_, ()>(Vfn::from_state(state)), Vfn::state);
@@ -237,10 +237,10 @@ fn windows_go_through_tables_that_gsp_gave_them() {
     let state = in_use().function.state();
     let back = Arc::new(FakeBackend::new(VRAM));
     let other = gpuvmk_chip::PhysicalAddress { aperture: gpuvmk_chip::Aperture::Vram, address: 0x1000 };
-    let bar1 = Gh100State { bar1: HopperTables::Root(other), ..state.clone() };
+    let bar1 = GspFaceState { bar1: HopperTables::Root(other), ..state.clone() };
     assert!(restored(&back, &bar1).unwrap_err().to_string().contains("GH100.windows"));
     for tables in [HopperTables::Root(other), HopperTables::RootEntry(1)] {
-        let bar2 = Gh100State { bar2: tables, ..state.clone() };
+        let bar2 = GspFaceState { bar2: tables, ..state.clone() };
         assert!(restored(&back, &bar2).unwrap_err().to_string().contains("BAR2 goes through"));
     }
 }
@@ -266,7 +266,7 @@ fn channel_that_stopped_while_the_state_was_taken_is_told_by_the_new_function() 
 
 #[test]
 fn state_of_version_1_is_read() {
-    let state: Gh100State = serde_json::from_str(VERSION_1).unwrap();
+    let state: GspFaceState = serde_json::from_str(VERSION_1).unwrap();
     let back = Arc::new(FakeBackend::new(VRAM));
     let function = restored(&back, &state).unwrap();
     assert_eq!(serde_json::to_string(&function.state()).unwrap(), VERSION_1.trim_end());

@@ -25,9 +25,9 @@ const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
 const CLASS: u32 = 0x03_0200;
 
-/// What distinguishes one GH100 from another.
+/// What distinguishes one card from another of its chip.
 #[derive(Clone)]
-pub struct Gh100Config {
+pub struct GspFaceConfig {
     /// PCI device id. Drivers tell the chip by its registers.
     pub device_id: u16,
     /// PCI revision.
@@ -42,7 +42,7 @@ pub struct Gh100Config {
     pub objects: ObjectLimits,
 }
 
-impl Default for Gh100Config {
+impl Default for GspFaceConfig {
     fn default() -> Self {
         Self {
             device_id: DEVICE_ID,
@@ -55,9 +55,9 @@ impl Default for Gh100Config {
     }
 }
 
-impl std::fmt::Debug for Gh100Config {
+impl std::fmt::Debug for GspFaceConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gh100Config").field("device_id", &self.device_id).finish_non_exhaustive()
+        f.debug_struct("GspFaceConfig").field("device_id", &self.device_id).finish_non_exhaustive()
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn regions() -> RegionTable {
 }
 
 /// The configuration space of a GH100.
-pub(super) fn space(config: &Gh100Config) -> Result<ConfigSpace, BuildError> {
+pub(super) fn space(config: &GspFaceConfig) -> Result<ConfigSpace, BuildError> {
     let identity = Identity {
         vendor: VENDOR,
         device: config.device_id,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::action::Action;
-use super::config::{self, Gh100Config, regions};
-use super::core::{Core, Gh100State, Parts};
+use super::config::{self, GspFaceConfig, regions};
+use super::core::{Core, GspFaceState, Parts};
 use super::registers::Registers;
 use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
@@ -24,26 +24,26 @@ use gpuvmk_pci::{
     MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
 };
 
-/// A GH100 over whatever executes its work.
+/// A GPU with GSP over whatever executes its work.
 ///
 /// Which locks there are, and how threads meet: see [`super::core`].
-pub struct Gh100Function<B: GspBackend> {
+pub struct GspFunction<B: GspBackend> {
     pub(super) backend: Arc<B>,
     pub(super) core: Arc<Core<B>>,
 }
 
-impl<B: GspBackend> std::fmt::Debug for Gh100Function<B> {
+impl<B: GspBackend> std::fmt::Debug for GspFunction<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gh100Function").field("face", &self.core.face).finish_non_exhaustive()
+        f.debug_struct("GspFunction").field("face", &self.core.face).finish_non_exhaustive()
     }
 }
 
-impl<B: GspBackend + 'static> Gh100Function<B> {
-    /// A GH100 in its reset state, connected to `backend`'s events.
+impl<B: GspBackend + 'static> GspFunction<B> {
+    /// A function in its reset state, connected to `backend`'s events.
     ///
     /// # Errors
     /// The configuration space cannot be built.
-    pub fn new(backend: Arc<B>, config: Gh100Config) -> Result<Self, BuildError> {
+    pub fn new(backend: Arc<B>, config: GspFaceConfig) -> Result<Self, BuildError> {
         let space = config::space(&config)?;
         let registers = Registers::new(space, backend.vram_size());
         let gsp = Self::gsp_config(&backend, &config);
@@ -51,7 +51,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
         Ok(Self::connected(backend, core))
     }
 
-    /// A GH100 in a saved state, connected to `backend`'s events. `config` is that of the function that was
+    /// A function in a saved state, connected to `backend`'s events. `config` is that of the function that was
     /// saved, with any clock: time goes on from where it was.
     ///
     /// The back is told where BAR2 looks, how many objects there are and what the driver would notice of the
@@ -67,8 +67,8 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
     /// See [`RestoreError`]. The back was told nothing then.
     pub fn from_state(
         backend: Arc<B>,
-        config: Gh100Config,
-        state: &Gh100State,
+        config: GspFaceConfig,
+        state: &GspFaceState,
     ) -> Result<Self, RestoreError> {
         let space = config::space(&config)?;
         let gsp = Self::gsp_config(&backend, &config);
@@ -92,7 +92,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
         Self { backend, core }
     }
 
-    fn gsp_config(backend: &B, config: &Gh100Config) -> GspConfig {
+    fn gsp_config(backend: &B, config: &GspFaceConfig) -> GspConfig {
         GspConfig {
             vram: backend.vram_size(),
             engines: backend.engines(),
@@ -102,7 +102,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
     }
 }
 
-impl<B: GspBackend> Gh100Function<B> {
+impl<B: GspBackend> GspFunction<B> {
     /// What executes behind the registers.
     pub fn backend(&self) -> &Arc<B> {
         &self.backend
@@ -135,7 +135,7 @@ impl<B: GspBackend> Gh100Function<B> {
     /// What is to be saved, taken at one point between events of the back. What the back has kept of the end
     /// of work is brought first, and is in it. The caller has seen to it that no access is under way: the
     /// guest's processors stand still, and the front end has carried out what they asked for.
-    pub fn state(&self) -> Gh100State {
+    pub fn state(&self) -> GspFaceState {
         self.core.state(&self.backend)
     }
 
@@ -256,13 +256,13 @@ impl<B: GspBackend> Gh100Function<B> {
     }
 }
 
-impl<B: GspBackend> Drop for Gh100Function<B> {
+impl<B: GspBackend> Drop for GspFunction<B> {
     fn drop(&mut self) {
         self.core.close();
     }
 }
 
-impl<B: GspBackend> PciFunction for Gh100Function<B> {
+impl<B: GspBackend> PciFunction for GspFunction<B> {
     fn regions(&self) -> RegionTable {
         regions()
     }
@@ -348,7 +348,7 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
     }
 }
 
-impl<B: GspBackend> DirectMap for Gh100Function<B> {
+impl<B: GspBackend> DirectMap for GspFunction<B> {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         let at_start = |memory| PlainMemory { offset: 0, memory };
         match region {
@@ -377,7 +377,7 @@ impl<B: GspBackend> DirectMap for Gh100Function<B> {
     }
 }
 
-impl<B: GspBackend> SharedRegions for Gh100Function<B> {
+impl<B: GspBackend> SharedRegions for GspFunction<B> {
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.share_bar1(region, offset, size)
     }

@@ -20,10 +20,10 @@ use gpuvmk_backend::GspBackend;
 use gpuvmk_gsp::{Gsp, GspConfig, GspState};
 use gpuvmk_host::clock::Clock;
 
-/// State of a [`super::super::Gh100Function`].
+/// State of a [`super::super::GspFunction`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Gh100State {
+pub struct GspFaceState {
     /// Version of all of it.
     pub version: Version<1, 1>,
     /// Units.
@@ -87,9 +87,9 @@ impl<B: GspBackend> Core<B> {
     }
 
     /// What is to be saved. Which tokens doorbells named is found again.
-    pub fn state(&self, back: &B) -> Gh100State {
+    pub fn state(&self, back: &B) -> GspFaceState {
         let frozen = self.freeze(back);
-        let state = Gh100State {
+        let state = GspFaceState {
             version: Version::default(),
             registers: frozen.units.state(self.face.now()),
             gsp: frozen.processor.gsp.state(),
@@ -114,7 +114,7 @@ impl Parts {
     /// # Errors
     /// A part refuses its state, or a window goes through tables that GSP does not give it.
     pub fn from_state(
-        state: &Gh100State,
+        state: &GspFaceState,
         config: GspConfig,
         space: ConfigSpace,
         clock: std::sync::Arc<dyn Clock>,

@@ -16,7 +16,7 @@ mod state;
 
 use std::sync::{Arc, Mutex};
 
-use super::{Gh100Config, Gh100Function};
+use super::{GspFaceConfig, GspFunction};
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_host::clock::ManualClock;
@@ -28,7 +28,7 @@ const VRAM: u64 = 64 << 20;
 
 /// A function with everything a test looks at.
 struct Gpu {
-    function: Gh100Function<FakeBackend>,
+    function: GspFunction<FakeBackend>,
     back: Arc<FakeBackend>,
     clock: Arc<ManualClock>,
 }
@@ -41,8 +41,8 @@ impl Gpu {
     fn with_vram(vram: u64) -> Self {
         let back = Arc::new(FakeBackend::new(vram));
         let clock = Arc::new(ManualClock::default());
-        let config = Gh100Config { clock: clock.clone(), ..Gh100Config::default() };
-        let function = Gh100Function::new(back.clone(), config).unwrap();
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::default() };
+        let function = GspFunction::new(back.clone(), config).unwrap();
         Self { function, back, clock }
     }
 
@@ -51,8 +51,8 @@ impl Gpu {
         let (back, clock) = (self.back.clone(), self.clock.clone());
         let state = through_text(&self.function.state());
         back.disconnect();
-        let config = Gh100Config { clock: clock.clone(), ..Gh100Config::default() };
-        let function = Gh100Function::from_state(back.clone(), config, &state).unwrap();
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::default() };
+        let function = GspFunction::from_state(back.clone(), config, &state).unwrap();
         assert_eq!(function.state(), state);
         // Nothing was told that is not said anew with each function.
         assert_eq!(back.calls(), []);
