@@ -19,7 +19,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::protocol::Hello;
-use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
+use gpuvmk::aggregator::{Config, LinkTimeouts, Service, ServiceHandle, connect};
 use gpuvmk::chip::Chip;
 use gpuvmk::host::socket_path::SocketSpec;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping};
@@ -54,7 +54,7 @@ impl Host {
     }
 
     fn join(&self, name: &str, vram: u64) -> Tenant {
-        let (link, grant) = connect(&self.path, hello(name, vram), &Patience::none()).unwrap();
+        let (link, grant) = connect(&self.path, hello(name, vram), &LinkTimeouts::none()).unwrap();
         Tenant::new(link, &grant)
     }
 }
@@ -126,7 +126,7 @@ impl Drop for Backend {
 #[ignore = "started by the other tests"]
 fn the_other_process() {
     let Some(path) = std::env::var_os(SOCKET) else { return };
-    let (link, grant) = connect(Path::new(&path), hello("other", MOST), &Patience::none()).unwrap();
+    let (link, grant) = connect(Path::new(&path), hello("other", MOST), &LinkTimeouts::none()).unwrap();
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
     tenant.channel(1, 1);
@@ -257,7 +257,7 @@ fn the_process_that_hands_its_window_on() {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     let chip = std::env::var("GPUVMK_TEST_CHIP").unwrap();
     let wish = Hello { chip: chip.into(), ..hello("other", MOST) };
-    let (link, grant) = connect(Path::new(&path), wish, &Patience::none()).unwrap();
+    let (link, grant) = connect(Path::new(&path), wish, &LinkTimeouts::none()).unwrap();
     for piece in &grant.window {
         println!("window {} {} {}", piece.fd.as_raw_fd(), piece.offset, piece.size);
     }
@@ -305,7 +305,7 @@ fn window_kept_by_a_third_process(chip: Chip) {
     assert!(other.child.wait().unwrap().success());
 
     let wish = Hello { chip: chip.to_owned().into(), ..hello("next", MOST) };
-    let (link, grant) = connect(&host.path, wish, &Patience::none()).unwrap();
+    let (link, grant) = connect(&host.path, wish, &LinkTimeouts::none()).unwrap();
     let next = Tenant::new(link, &grant);
 
     assert_zero(&next);

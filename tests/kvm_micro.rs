@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use function::TestFunction;
 use gpuvmk::aggregator::ScrubPolicy;
-use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk::aggregator::{LinkTimeouts, connect};
 use gpuvmk::chip::Chip;
 use gpuvmk::frontend::kvm::ShortcutCounts;
 use gpuvmk::pci::{CoalescableWrite, PciFunction, Region};
@@ -114,7 +114,7 @@ fn copies_work_on_a_card_with_few_exits() {
 fn copies_work_on_the_aggregator_that_is_named() {
     assert!(host_has_kvm(), "no KVM");
     let socket = PathBuf::from(std::env::var_os("GPUVMK_AGGREGATOR").unwrap());
-    let patience = Patience { limit: Some(Duration::from_secs(10)), ..Patience::none() };
+    let patience = LinkTimeouts { limit: Some(Duration::from_secs(10)), ..LinkTimeouts::none() };
     let (link, grant) = connect(&socket, hello(Chip::Gf100), &patience).unwrap();
     let vgpu = Arc::new(Vgpu::new(link, grant, config(Chip::Gf100)).unwrap());
 

@@ -19,7 +19,7 @@ use gpuvmk::addr::{GpuVa, GuestChannel, GuestVram, HostVram, TenantId};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
-use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
+use gpuvmk::aggregator::{Config, LinkTimeouts, Service, ServiceHandle, connect, connect_in_process};
 use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gf100::methods::host::SEMAPHORE_D;
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
@@ -385,7 +385,7 @@ fn tenants_over_a_socket_are_served_the_same() {
     let driver = RegisterDriver::new(gpu).unwrap();
     let service =
         Service::start(Box::new(driver), Some(ledger), &config(PolicyKind::Fifo, Some(socket))).unwrap();
-    let (link, grant) = connect(&path, hello("a", PARTITION), &Patience::none()).unwrap();
+    let (link, grant) = connect(&path, hello("a", PARTITION), &LinkTimeouts::none()).unwrap();
     let mut a = Tenant::new(link, &grant);
     a.channel(0, 0);
     a.list(&[0]);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use daemon::{Daemon, until};
 use gpuvmk::aggregator::link::{AggregatorLink, LinkError};
 use gpuvmk::aggregator::protocol::{Hello, RefusalKind};
-use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk::aggregator::{LinkTimeouts, connect};
 use gpuvmk::scheduler::share::Share;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ impl Drop for BackEnd {
 #[test]
 fn a_back_end_of_another_user() {
     let (Ok(socket), Ok(name)) = (std::env::var(SOCKET), std::env::var(NAME)) else { return };
-    match connect(Path::new(&socket), small(&name), &Patience::none()) {
+    match connect(Path::new(&socket), small(&name), &LinkTimeouts::none()) {
         Ok((_link, _)) => {
             println!("\nhello: in");
             let _ = std::io::stdin().read(&mut [0]);
@@ -135,7 +135,7 @@ impl Place {
         hello: Hello,
     ) -> Result<Arc<dyn AggregatorLink>, (RefusalKind, String)> {
         let path = self.path(socket);
-        let told = as_user(uid, &[uid, BACK_ENDS], || connect(&path, hello, &Patience::none())).unwrap();
+        let told = as_user(uid, &[uid, BACK_ENDS], || connect(&path, hello, &LinkTimeouts::none())).unwrap();
         match told {
             Ok((link, _)) => Ok(link),
             Err(LinkError::Refused { kind, message }) => Err((kind, message)),
@@ -208,7 +208,7 @@ fn one_process_of_the_aggregators_user_cannot_take_all_places() {
     let mut links = Vec::new();
     let refused = (0..64).find_map(|number| {
         let hello = Hello { channels: 1, ..tenant::hello(&format!("vm{number}"), 1 << 20) };
-        match connect(&place.path("gpu0.sock"), hello, &Patience::none()) {
+        match connect(&place.path("gpu0.sock"), hello, &LinkTimeouts::none()) {
             Ok((link, _)) => {
                 links.push(link);
                 None

@@ -4,7 +4,7 @@
 use gpuvmk::chip::gf100::mmu::VA_BITS;
 use gpuvmk::chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk::chip::{Aperture, PhysicalAddress};
-use gpuvmk::fifo_virt::{Channel, Effect, INSTANCE_BYTES, Input as Event, InstanceBlock, Runlist, Unfit};
+use gpuvmk::fifo_virt::{Channel, Effect, INSTANCE_BYTES, Input as Event, InstanceBlock, NotPlaced, Runlist};
 
 use crate::input::Input;
 
@@ -98,7 +98,7 @@ fn states(input: &mut Input<'_>, blocks: &[Block; 2]) {
         }
         channel = next;
         assert_eq!(channel.placed().is_some(), host.is_some(), "{channel:?}");
-        if let Channel::Unfit { why: Unfit::Instance(error), .. } = channel {
+        if let Channel::NotPlaced { why: NotPlaced::Instance(error), .. } = channel {
             assert!(!error.to_string().is_empty());
         }
     }

@@ -58,7 +58,7 @@ impl ControlServer {
     pub fn start(listener: Listener, remote: ServiceRemote) -> io::Result<Self> {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut manager = EventManager::new().map_err(io::Error::other)?;
-        let desk = Desk {
+        let sessions = ControlSessions {
             listener,
             stop: Arc::clone(&stop),
             remote,
@@ -66,23 +66,24 @@ impl ControlServer {
             next: FIRST_OPERATOR,
             ended: false,
         };
-        let desk = manager.add_subscriber(desk);
+        let sessions = manager.add_subscriber(sessions);
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             jail::enter(Role::Control);
             loop {
                 // With nobody there, nothing is due.
-                let idle = manager.subscriber_mut(desk).is_ok_and(|desk| desk.operators.is_empty());
+                let idle =
+                    manager.subscriber_mut(sessions).is_ok_and(|sessions| sessions.operators.is_empty());
                 if let Err(error) = manager.run_with_timeout(if idle { -1 } else { LOOK_MS }) {
                     log::error!("the control socket ends: {error}");
                     return;
                 }
-                let late = match manager.subscriber_mut(desk) {
-                    Ok(desk) if !desk.ended => desk.late(Instant::now()),
+                let late = match manager.subscriber_mut(sessions) {
+                    Ok(sessions) if !sessions.ended => sessions.late(Instant::now()),
                     Ok(_) | Err(_) => return,
                 };
                 for operator in late {
                     // Its descriptor must leave the loop before it is closed.
-                    if let Ok(mut ops) = manager.event_ops(desk) {
+                    if let Ok(mut ops) = manager.event_ops(sessions) {
                         forget(&operator, &mut ops);
                     }
                 }
@@ -104,7 +105,7 @@ impl Drop for ControlServer {
 }
 
 /// Where operators are served: what the event loop calls.
-struct Desk {
+struct ControlSessions {
     listener: Listener,
     stop: Arc<OwnedFd>,
     remote: ServiceRemote,
@@ -113,7 +114,7 @@ struct Desk {
     ended: bool,
 }
 
-impl MutEventSubscriber for Desk {
+impl MutEventSubscriber for ControlSessions {
     fn init(&mut self, ops: &mut EventOps<'_>) {
         let listener = Events::with_data(self.listener.socket(), LISTENER, EventSet::IN);
         let stop = Events::with_data(self.stop.as_ref(), STOP, EventSet::IN);
@@ -132,7 +133,7 @@ impl MutEventSubscriber for Desk {
     }
 }
 
-impl Desk {
+impl ControlSessions {
     fn accept(&mut self, ops: &mut EventOps<'_>) {
         let (socket, peer) = match self.listener.accept_allowed(farewell) {
             Ok(Some((socket, peer))) => (UnixStream::from(socket), peer),

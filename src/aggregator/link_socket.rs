@@ -37,7 +37,7 @@ const SHORT_ANSWER: Duration = Duration::from_micros(200);
 
 /// How long to look for an aggregator that is not there, and for its answers.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct LinkTimeouts {
     /// Give up after this; `None`: never.
     pub limit: Option<Duration>,
     /// Give up when this order is given, here and in every request to come.
@@ -47,7 +47,7 @@ pub struct Patience {
     pub awake: Duration,
 }
 
-impl Patience {
+impl LinkTimeouts {
     /// Do not wait for it at all.
     pub fn none() -> Self {
         Self { limit: Some(Duration::ZERO), ..Self::until(Cancel::default()) }
@@ -60,34 +60,34 @@ impl Patience {
     }
 }
 
-/// Connects to the aggregator at `path`, waiting for it to appear as `patience` allows.
+/// Connects to the aggregator at `path`, waiting for it to appear as `timeouts` allows.
 ///
 /// # Errors
 /// It refused, is not there, or went away.
 pub fn connect(
     path: &Path,
     hello: Hello,
-    patience: &Patience,
+    timeouts: &LinkTimeouts,
 ) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
     let started = Instant::now();
     let mut told = false;
     loop {
-        if patience.cancel.is_cancelled() {
+        if timeouts.cancel.is_cancelled() {
             return Err(ending());
         }
         match gpuvmk_host::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
-            Ok(socket) => return handshake(socket, hello, patience),
+            Ok(socket) => return handshake(socket, hello, timeouts),
             Err(error) => {
                 let worth =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-                let over = patience.limit.is_some_and(|limit| started.elapsed() >= limit);
+                let over = timeouts.limit.is_some_and(|limit| started.elapsed() >= limit);
                 if !worth || over {
                     return Err(LinkError::Lost(format!("{}: {error}", path.display())));
                 }
                 if !std::mem::replace(&mut told, true) {
                     log::info!("waiting for an aggregator at {}: {error}", path.display());
                 }
-                patience.cancel.sleep(RETRY);
+                timeouts.cancel.sleep(RETRY);
             }
         }
     }
@@ -105,7 +105,7 @@ pub fn connect_in_process(
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|errno| lost(&errno))?;
     service.remote().adopt(theirs);
-    handshake(ours, hello, &Patience::none())
+    handshake(ours, hello, &LinkTimeouts::none())
 }
 
 fn lost(error: &dyn std::fmt::Display) -> LinkError {
@@ -120,9 +120,9 @@ fn ending() -> LinkError {
 fn handshake(
     socket: OwnedFd,
     hello: Hello,
-    patience: &Patience,
+    timeouts: &LinkTimeouts,
 ) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
-    let mut exchange = Exchange::new(socket, patience);
+    let mut exchange = Exchange::new(socket, timeouts);
     let mut files = Vec::new();
     if let Err(lost) = exchange.send(&Request::Hello(hello), None) {
         // Whom it turns away at once is told why before it hangs up.
@@ -151,7 +151,7 @@ fn handshake(
         notifications: events.notifications(),
         events: Mutex::new(EventThread::Idle(Box::new(events))),
         stop: Arc::new(stop),
-        cancel: patience.cancel.clone(),
+        cancel: timeouts.cancel.clone(),
     };
     Ok((Arc::new(link), grant))
 }
@@ -190,8 +190,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(socket: OwnedFd, patience: &Patience) -> Self {
-        let Patience { awake, cancel, .. } = patience.clone();
+    fn new(socket: OwnedFd, timeouts: &LinkTimeouts) -> Self {
+        let LinkTimeouts { awake, cancel, .. } = timeouts.clone();
         Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES], awake, cancel }
     }
 

@@ -36,7 +36,7 @@ pub mod tenant;
 mod vm_entry;
 pub mod wire;
 
-pub use self::link_socket::{Patience, connect, connect_in_process};
+pub use self::link_socket::{LinkTimeouts, connect, connect_in_process};
 pub use self::scrub_policy::ScrubPolicy;
 pub use self::service::{Config, Service, ServiceHandle, ServiceRemote, Sockets, StartError};
 pub use self::vm_entry::{DEFAULT_CHANNELS, EntryLimits, VmEntry};

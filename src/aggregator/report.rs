@@ -52,7 +52,7 @@ reasons! {
 
 /// A vGPU's fail-safe state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FailSafeNow {
+pub struct FailSafeState {
     /// Why.
     pub reason: FailSafeReason,
     /// Since when, see [`millis`].
@@ -61,7 +61,7 @@ pub struct FailSafeNow {
     pub decided_us: u32,
 }
 
-impl FailSafeNow {
+impl FailSafeState {
     /// Decided now, `took` after its cause.
     pub fn new(reason: FailSafeReason, took: std::time::Duration) -> Self {
         let decided_us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
@@ -98,7 +98,7 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Fail-safe state, if it is in it.
-    pub fail_safe: Option<FailSafeNow>,
+    pub fail_safe: Option<FailSafeState>,
     /// Times that it was.
     pub fail_safe_count: u32,
     /// Limits that it keeps.
@@ -135,7 +135,7 @@ impl Report {
         let load = |index: usize| words.word(at.wrapping_add(index)).load(Ordering::Relaxed);
         let code = words.word(at).load(Ordering::Acquire);
         let reason = FailSafeReason::ALL.into_iter().find(|reason| *reason as u32 == code);
-        let fail_safe = reason.map(|reason| FailSafeNow { reason, since: load(1), decided_us: load(2) });
+        let fail_safe = reason.map(|reason| FailSafeState { reason, since: load(1), decided_us: load(2) });
         let usage = |limit: Limit| {
             let place = HEAD.wrapping_add((limit as usize).wrapping_mul(USAGE));
             let [limit_, used, hits] = [0, 1, 2].map(|offset: usize| load(place.wrapping_add(offset)));
@@ -188,7 +188,11 @@ mod tests {
         let (words, _file) = SharedWords::create("test", 1).unwrap();
         let usage = Usage { limit: 100, used: 7, hits: u32::MAX };
         let report = Report {
-            fail_safe: Some(FailSafeNow { reason: FailSafeReason::ForeignMemory, since: 5, decided_us: 40 }),
+            fail_safe: Some(FailSafeState {
+                reason: FailSafeReason::ForeignMemory,
+                since: 5,
+                decided_us: 40,
+            }),
             fail_safe_count: 3,
             limits: vec![(Limit::Flushes, usage), (Limit::Objects, Usage { used: 1, ..Usage::default() })],
         };

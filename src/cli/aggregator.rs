@@ -115,9 +115,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     jail::enter(Role::Supervisor);
     manager.ready(&format!("serves at {}", config.socket.path.display()));
-    if let Some(beat) = manager.beat() {
+    if let Some(watchdog_interval) = manager.watchdog_interval() {
         // It lives as long as its one thread answers.
-        while !service.ends_within(beat) {
+        while !service.ends_within(watchdog_interval) {
             if service.status().is_some() {
                 manager.alive();
             }

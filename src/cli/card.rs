@@ -8,13 +8,13 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::{init, output, vbios};
+use crate::gpu::engine_test::{EngineTest, test_engines};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rehearsal::{Trial, rehearse};
 use crate::gpu::vfio::binding::{self, Step};
 use crate::gpu::vfio::holders::holders;
 use crate::gpu::vfio::obstacles::{Obstacle, obstacles};
 use crate::gpu::vfio::probe::{self, Findings};
-use crate::gpu::vfio::reset::Way;
+use crate::gpu::vfio::reset::ResetMethod;
 use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
 use crate::gpu::vfio::{Interface, VfioFunction};
 use crate::host::size::show_size;
@@ -149,7 +149,7 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     if args.engines {
         let failed = || format!("{} cannot be brought up", args.gpu);
         let mut driver = RegisterDriver::on_card(card, script).with_context(failed)?;
-        findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
+        findings.engines = Some(test_engines(&mut driver, args.stray_dma).with_context(failed)?);
     }
     if args.json {
         say!("{}", serde_json::to_string(&findings)?)?;
@@ -179,13 +179,13 @@ fn describe(findings: &Findings) -> String {
     line("interrupt", if findings.interrupt { "a message came" } else { "NO MESSAGE CAME" });
     let methods = findings.reset_methods.as_ref().map_or_else(|| "unknown".to_owned(), |all| all.join(", "));
     let way = match findings.reset {
-        Way::Function => "by itself",
-        Way::Bus => "with its bus",
+        ResetMethod::Function => "by itself",
+        ResetMethod::Bus => "with its bus",
     };
     line("reset", &format!("{way} (the kernel's methods: {methods})"));
     if let Some(engines) = &findings.engines {
-        for trial in &engines.tried {
-            let Trial { engine, class, verified, slowest_us, failures } = trial;
+        for test in &engines.tried {
+            let EngineTest { engine, class, verified, slowest_us, failures } = test;
             let verdict = if failures.is_empty() { "works" } else { "FAILED" };
             let bytes = show_size(*verified);
             line(engine, &format!("{verdict}: {bytes} verified, {slowest_us} us a copy, class {class}"));
@@ -210,7 +210,7 @@ fn describe(findings: &Findings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::rehearsal::Rehearsal;
+    use crate::gpu::engine_test::EngineTests;
     use crate::gpu::vfio::probe::RegionFinding;
 
     #[test]
@@ -225,19 +225,19 @@ mod tests {
             initialised: false,
             regions: vec![RegionFinding { name: "BAR0".to_owned(), size: 16 << 20, kind: "memory, 32 bits" }],
             reset_methods: Some(vec!["pm".to_owned(), "bus".to_owned()]),
-            reset: Way::Bus,
+            reset: ResetMethod::Bus,
             interrupt: true,
             memory_limit: None,
-            engines: Some(Rehearsal {
+            engines: Some(EngineTests {
                 tried: vec![
-                    Trial {
+                    EngineTest {
                         engine: "graphics".to_owned(),
                         class: "9039".to_owned(),
                         verified: 128 << 10,
                         slowest_us: 70,
                         failures: Vec::new(),
                     },
-                    Trial {
+                    EngineTest {
                         engine: "copy0".to_owned(),
                         class: "90b5".to_owned(),
                         verified: 0,
@@ -247,7 +247,7 @@ mod tests {
                         ],
                     },
                 ],
-                ..Rehearsal::default()
+                ..EngineTests::default()
             }),
         };
         let text = describe(&findings);

@@ -16,7 +16,7 @@ use crate::host::socket_path::Listener;
 use crate::host::urgency;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::trace::Tracer;
-use crate::trace::desk::Desk;
+use crate::trace::recording_server::RecordingServer;
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]
@@ -47,14 +47,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = VmFile::load(file)?;
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(descriptor, config.socket())?.with_poll(config.poll());
-    let desk = config.recorder().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
+    let recording = config.recorder().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
     let trace = OpenTrace::of_vm(config.trace())?;
     let source = Source::open(config)?;
     let config = source.file();
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(config.jail()), &allowance(config, args, descriptor.is_some()))?;
     // Of all threads to come: each works for some microseconds at a time.
-    urgency::be_brief();
+    urgency::request_short_slices();
     let stop = serve::stop_on_signals()?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
@@ -67,17 +67,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         told.stop();
     });
     let function = gpu.traced(config.name(), &tracer, trace)?;
-    let desk = desk.map(|listener| {
+    let recording = recording.map(|listener| {
         let header = gpu.header(config.name())?;
-        Desk::start(listener, tracer, header).context("Cannot serve operators who want to record")
+        RecordingServer::start(listener, tracer, header).context("Cannot serve operators who want to record")
     });
-    let desk = desk.transpose()?;
+    let recording = recording.transpose()?;
     log::info!("{} of VM `{}` serves", gpu.kind(), config.name());
     jail::enter(Role::Session);
     manager.ready(&format!("serves {}", config.name()));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     manager.stopping();
-    drop(desk);
+    drop(recording);
     gpu.log_end();
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +102,7 @@ fn allowance(config: &VmFile, args: &Args, given: bool) -> Allowance {
     if let Some(own) = own.filter(|_| !given) {
         paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
     }
-    let desk = config.recorder();
-    paths.extend(desk.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
+    let recording = config.recorder();
+    paths.extend(recording.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
     Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(memory), drives }
 }

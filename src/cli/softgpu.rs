@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let function = serve::traced(gpu, ("softgpu", Some(args.vram)), &Tracer::default(), trace)?;
     log::info!("Software GPU with {} of VRAM serves", crate::host::size::show_size(args.vram));
     // Of this thread alone: those of the engines compute.
-    urgency::be_brief();
+    urgency::request_short_slices();
     jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     Ok(ExitCode::SUCCESS)

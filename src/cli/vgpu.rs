@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
-use crate::aggregator::{Patience, connect};
+use crate::aggregator::{LinkTimeouts, connect};
 use crate::config::{VmConfig, VmLimits};
 use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
@@ -36,7 +36,7 @@ pub(super) fn admitted(
         share: config.share,
         limits: tenant_limits(&config.limits),
     };
-    let patience = Patience { limit: Some(wait), ..Patience::until(cancel.clone()) };
+    let patience = LinkTimeouts { limit: Some(wait), ..LinkTimeouts::until(cancel.clone()) };
     let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
         Ok(admitted) => admitted,
         Err(_) if cancel.is_cancelled() => return Ok(None),
@@ -50,7 +50,7 @@ pub(super) fn admitted(
         }
     };
     let path = config.gpu.clone();
-    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(cancel.clone()) };
+    let again = LinkTimeouts { limit: Some(RECONNECT_WITHIN), ..LinkTimeouts::until(cancel.clone()) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
         bar3: config.bar3,

@@ -19,7 +19,7 @@ use crate::trace::Tracer;
 use crate::vgpu::Bar3;
 use crate::vmm::virtio::{Disk, VirtioDisk};
 use crate::vmm::{
-    BootFile, Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, open_kvm, run as run_machine,
+    BootFile, ExitReason, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, open_kvm, run as run_machine,
 };
 
 /// Most processors: what local APIC ids of 8 bits can name, and a console can stand.
@@ -171,14 +171,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     jail::confine(args.jail.mode(config.jail()), &allowance(config, args))?;
     let end = StopVmm::default();
     let told = end.clone();
-    let stop = serve::stop_on_signals_and(move || told.end(Ending::Stopped))?;
+    let stop = serve::stop_on_signals_and(move || told.end(ExitReason::Stopped))?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
     let Some(gpu) = source.gpu(&args.file, wait, stop.cancel(), &tracer)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let told = end.clone();
-    gpu.when_lost(move || told.end(Ending::Failed(CARD_GONE.to_owned())));
+    gpu.when_lost(move || told.end(ExitReason::Failed(CARD_GONE.to_owned())));
     let function = gpu.traced(config.name(), &tracer, trace)?;
     let functions: Vec<_> = std::iter::once(function).chain(functions(disks)?).collect();
     let raw = RawMode::set();
@@ -187,7 +187,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     drop(raw);
     gpu.log_end();
     match ending.with_context(|| format!("VM `{}` does not start", config.name()))? {
-        Ending::PowerOff | Ending::Reset | Ending::Stopped => Ok(ExitCode::SUCCESS),
-        Ending::Failed(why) => bail!("VM `{}` cannot go on: {why}", config.name()),
+        ExitReason::PowerOff | ExitReason::Reset | ExitReason::Stopped => Ok(ExitCode::SUCCESS),
+        ExitReason::Failed(why) => bail!("VM `{}` cannot go on: {why}", config.name()),
     }
 }

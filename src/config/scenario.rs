@@ -17,7 +17,7 @@ use super::vm::share;
 use super::{parse, read_file};
 use crate::chip::Engine;
 use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::share::Wish;
+use crate::scheduler::share::ShareSetting;
 use crate::scheduler::sim::scenario::{
     Arrival, Change, Changed, Expect, GpuModel, Length, Load, Scenario, VmKind,
 };
@@ -226,10 +226,12 @@ fn change(reader: &mut TableReader<'_, '_>) -> Option<Change> {
     Some(Change { at: at?, what: Changed::Policy(policy?, settings?) })
 }
 
-fn wishes(value: &DeValue<'_>) -> Result<Vec<Wish>, String> {
+fn wishes(value: &DeValue<'_>) -> Result<Vec<ShareSetting>, String> {
     let list = value.as_array().ok_or_else(|| value::wrong_type(value, "a list"))?;
     list.iter()
-        .map(|entry| value::string(entry.get_ref())?.parse::<Wish>().map_err(|error| error.to_string()))
+        .map(|entry| {
+            value::string(entry.get_ref())?.parse::<ShareSetting>().map_err(|error| error.to_string())
+        })
         .collect()
 }
 

@@ -5,7 +5,7 @@
 //!   Free ------------> Bound ---------------------> Enabled ------> Ready
 //!                        |  start, block bad           | fault        | start
 //!                        v                             v              v
-//!                      Unfit --- start, good -->    Faulted ------> Enabled
+//!                    NotPlaced --- start, good --> Faulted ------> Enabled
 //! ```
 //!
 //! The host channel is created at the first start, because only then the guest's instance block is complete,
@@ -27,7 +27,7 @@ pub struct Placed {
 
 /// Why a bound channel has no host channel although it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum NotPlaced {
     /// Its instance block is wrong.
     Instance(InstanceError),
     /// The host side did not take it.
@@ -46,11 +46,11 @@ pub enum Channel {
         instance: PhysicalAddress,
     },
     /// Started in vain.
-    Unfit {
+    NotPlaced {
         /// The guest's instance block.
         instance: PhysicalAddress,
         /// Why.
-        why: Unfit,
+        why: NotPlaced,
     },
     /// Has a host channel, stopped.
     Ready(Placed),
@@ -102,16 +102,18 @@ impl Channel {
             Input::Start(block) => self.start(block),
             Input::Stop => match self {
                 Self::Enabled(placed) | Self::Faulted(placed) => (Self::Ready(placed), vec![Effect::Disable]),
-                Self::Free | Self::Bound { .. } | Self::Unfit { .. } | Self::Ready(_) => (self, vec![]),
+                Self::Free | Self::Bound { .. } | Self::NotPlaced { .. } | Self::Ready(_) => (self, vec![]),
             },
             Input::Fault => match self {
                 Self::Enabled(placed) => (Self::Faulted(placed), vec![]),
-                Self::Free | Self::Bound { .. } | Self::Unfit { .. } | Self::Ready(_) | Self::Faulted(_) => {
-                    (self, vec![])
-                }
+                Self::Free
+                | Self::Bound { .. }
+                | Self::NotPlaced { .. }
+                | Self::Ready(_)
+                | Self::Faulted(_) => (self, vec![]),
             },
             Input::Refused => match self.instance() {
-                Some(instance) => (Self::Unfit { instance, why: Unfit::Refused }, vec![]),
+                Some(instance) => (Self::NotPlaced { instance, why: NotPlaced::Refused }, vec![]),
                 None => (Self::Free, vec![]),
             },
         }
@@ -121,7 +123,7 @@ impl Channel {
     pub const fn instance(&self) -> Option<PhysicalAddress> {
         match self {
             Self::Free => None,
-            Self::Bound { instance } | Self::Unfit { instance, .. } => Some(*instance),
+            Self::Bound { instance } | Self::NotPlaced { instance, .. } => Some(*instance),
             Self::Ready(placed) | Self::Enabled(placed) | Self::Faulted(placed) => Some(placed.instance),
         }
     }
@@ -129,7 +131,7 @@ impl Channel {
     /// The host channel's facts, while there is one.
     pub const fn placed(&self) -> Option<&Placed> {
         match self {
-            Self::Free | Self::Bound { .. } | Self::Unfit { .. } => None,
+            Self::Free | Self::Bound { .. } | Self::NotPlaced { .. } => None,
             Self::Ready(placed) | Self::Enabled(placed) | Self::Faulted(placed) => Some(placed),
         }
     }
@@ -142,12 +144,12 @@ impl Channel {
         let Some(instance) = self.instance() else { return (self, vec![]) };
         let block = match block {
             Ok(block) => block,
-            Err(why) => return (Self::Unfit { instance, why: Unfit::Instance(why) }, self.destroy()),
+            Err(why) => return (Self::NotPlaced { instance, why: NotPlaced::Instance(why) }, self.destroy()),
         };
         let enabled = Self::Enabled(Placed { instance, block });
         let (old, mut effects) = match self {
             Self::Free => return (self, vec![]),
-            Self::Bound { .. } | Self::Unfit { .. } => {
+            Self::Bound { .. } | Self::NotPlaced { .. } => {
                 return (enabled, vec![Effect::Create(block), Effect::Enable]);
             }
             Self::Enabled(old) if old.block == block => return (enabled, vec![]),
@@ -193,8 +195,8 @@ mod tests {
         let moved = InstanceBlock { gpfifo: GpuVa(0x8_0000), ..b };
         let placed = Placed { instance: I, block: b };
         let bound = Channel::Bound { instance: I };
-        let unfit = Channel::Unfit { instance: I, why: Unfit::Instance(BAD) };
-        let refused = Channel::Unfit { instance: I, why: Unfit::Refused };
+        let unfit = Channel::NotPlaced { instance: I, why: NotPlaced::Instance(BAD) };
+        let refused = Channel::NotPlaced { instance: I, why: NotPlaced::Refused };
         let (ready, enabled, faulted) =
             (Channel::Ready(placed), Channel::Enabled(placed), Channel::Faulted(placed));
         let enabled_with = |block| Channel::Enabled(Placed { instance: I, block });

@@ -12,7 +12,7 @@ mod copied;
 mod instance;
 mod runlist;
 
-pub use channel::{Channel, Effect, Input, Placed, Unfit};
+pub use channel::{Channel, Effect, Input, NotPlaced, Placed};
 pub use copied::{CopiedBytes, CopyMeter};
 pub use instance::{CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, engines_of};
 pub use runlist::Runlist;

@@ -201,7 +201,7 @@ pub fn start() -> io::Result<()> {
     // One thread is there from the start, and stays.
     let team = Arc::new(Team::default());
     locked(&team.state).threads = 1;
-    hire(&team)?;
+    spawn_worker(&team)?;
     std::thread::Builder::new().name("reaper".to_owned()).stack_size(STACK).spawn(move || {
         jail::enter(Role::Reaper);
         distribute(&parcels, &team);
@@ -225,7 +225,7 @@ struct State {
 }
 
 /// Starts a thread of the team.
-fn hire(team: &Arc<Team>) -> io::Result<()> {
+fn spawn_worker(team: &Arc<Team>) -> io::Result<()> {
     let team = Arc::clone(team);
     let builder = std::thread::Builder::new().name("reaper".to_owned()).stack_size(STACK);
     builder.spawn(move || {
@@ -254,7 +254,7 @@ fn distribute(parcels: &Receiver<Parcel>, team: &Arc<Team>) {
             continue;
         }
         state.threads = state.threads.saturating_add(1);
-        if let Err(error) = hire(team) {
+        if let Err(error) = spawn_worker(team) {
             state.threads = state.threads.saturating_sub(1);
             log::error!("a thread that closes what VMs had cannot be started, others do its work: {error}");
             team.news.notify_one();

@@ -67,7 +67,7 @@ impl Manager {
 
     /// How often [`Manager::alive`] is to be called: twice in the time after which the manager loses
     /// patience.
-    pub fn beat(&self) -> Option<Duration> {
+    pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
 
@@ -178,6 +178,6 @@ mod tests {
         let manager = Manager::default();
         manager.ready("serves");
 
-        assert_eq!(manager.beat(), None);
+        assert_eq!(manager.watchdog_interval(), None);
     }
 }

@@ -66,7 +66,7 @@ pub fn raise() -> io::Result<i32> {
 
 /// Gives the calling thread, and those that it starts from now on, short time slices: for who works for some
 /// microseconds at a time. Where the kernel refuses, everything works, later.
-pub fn be_brief() {
+pub fn request_short_slices() {
     let done = getpriority_process(None).map_err(io::Error::from).and_then(|nice| set(nice, BRIEF));
     if let Err(error) = done {
         log::debug!("no short time slices: {error}");
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(nice(), before);
 
         let brief = std::thread::spawn(move || {
-            be_brief();
+            request_short_slices();
             // A back end's thread for events is started by its session's.
             std::thread::spawn(move || (nice(), slice().unwrap())).join().unwrap()
         });

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::channel::Channel;
 use super::meter::Part;
-use super::sampling::{Stretch, WINDOW};
+use super::sampling::{SampledTime, WINDOW};
 use super::{Account, Scheduler};
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// A channel that had to leave its engine and has not yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaver {
+pub(super) struct LeavingChannel {
     since: Duration,
     /// When to look again.
     pub look: Duration,
@@ -51,19 +51,19 @@ impl Scheduler {
             let account = vm.accounts.entry(state.engine).or_default();
             account.charged = account.charged.saturating_add(time);
         }
-        self.follow_leaver(now, engines);
+        self.follow_leaving(now, engines);
     }
 
     /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the
     /// next: what is counted between two looks is shared by those that were seen.
-    fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
+    fn follow_leaving(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
         if !self.leaving(engines).engines().any(|engine| self.meter.counts(engine)) {
-            self.leaver = None;
+            self.leaving = None;
             return;
         }
-        let since = self.leaver.map_or(now, |leaver| leaver.since);
+        let since = self.leaving.map_or(now, |leaving| leaving.since);
         let after = (now.saturating_sub(since) / 8).clamp(self.pace().recheck, WINDOW);
-        self.leaver = Some(Leaver { since, look: now.saturating_add(after) });
+        self.leaving = Some(LeavingChannel { since, look: now.saturating_add(after) });
     }
 
     /// Engines that run a channel which has to leave.
@@ -75,30 +75,30 @@ impl Scheduler {
 
     /// How long after now those who leave are looked at again, at the most.
     pub(super) fn next_follow(&self, now: Duration) -> Duration {
-        self.leaver.map_or(WINDOW.saturating_mul(2), |leaver| leaver.look.saturating_sub(now))
+        self.leaving.map_or(WINDOW.saturating_mul(2), |leaving| leaving.look.saturating_sub(now))
     }
 
     /// Charges time that a look stands for, as far as hardware does not count it.
-    pub(super) fn charge(&mut self, stretch: &Stretch) {
+    pub(super) fn charge(&mut self, sampled: &SampledTime) {
         let mut charged: Vec<HostChannel> = Vec::new();
-        for (engine, channel) in stretch.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {
+        for (engine, channel) in sampled.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {
             let Some(state) = self.channels.get(channel) else { continue };
             let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
             let account = vm.accounts.entry(*engine).or_default();
-            account.used = account.used.saturating_add(stretch.length);
+            account.used = account.used.saturating_add(sampled.length);
             // Once for a channel, however many engines run it.
             if !charged.contains(channel) {
                 charged.push(*channel);
                 let account = vm.accounts.entry(state.engine).or_default();
-                account.charged = account.charged.saturating_add(stretch.length);
+                account.charged = account.charged.saturating_add(sampled.length);
             }
         }
         for (engine, list) in &self.lists {
             for (id, vm) in self.vms.iter_mut().filter(|(id, _)| list.is_ready(**id)) {
                 let account = vm.accounts.entry(*engine).or_default();
-                account.wanting = account.wanting.saturating_add(stretch.length);
+                account.wanting = account.wanting.saturating_add(sampled.length);
                 if !list.admission.admits(*id) {
-                    account.waiting = account.waiting.saturating_add(stretch.length);
+                    account.waiting = account.waiting.saturating_add(sampled.length);
                 }
             }
         }

@@ -36,7 +36,7 @@ impl Scheduler {
     }
 
     pub(super) fn look_due(&self) -> impl Iterator<Item = Duration> {
-        self.sampler.due().into_iter().chain(self.recheck).chain(self.leaver.map(|leaver| leaver.look))
+        self.sampler.due().into_iter().chain(self.recheck).chain(self.leaving.map(|leaving| leaving.look))
     }
 
     /// Hardware told that some work is done: whoever has an engine may not need it any more.
@@ -85,8 +85,8 @@ impl Scheduler {
         self.meter(now, engines, times);
         self.last_look = now;
         if self.sampler.due().is_some_and(|due| now >= due) {
-            for stretch in self.sampler.look(now, running(engines)) {
-                self.charge(&stretch);
+            for sampled in self.sampler.look(now, running(engines)) {
+                self.charge(&sampled);
             }
         }
         let mut undecided = false;
@@ -165,17 +165,17 @@ impl Scheduler {
     ) {
         self.channels.values_mut().for_each(|state| state.moved = false);
         self.meter(now, engines, times);
-        for stretch in self.sampler.cut(now, &running(engines)) {
-            self.charge(&stretch);
+        for sampled in self.sampler.cut(now, &running(engines)) {
+            self.charge(&sampled);
         }
     }
 
     fn one_less_busy(&mut self) {
         self.busy_channels = self.busy_channels.saturating_sub(1);
         if self.busy_channels == 0
-            && let Some(stretch) = self.sampler.end()
+            && let Some(sampled) = self.sampler.end()
         {
-            self.charge(&stretch);
+            self.charge(&sampled);
         }
     }
 }

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::account::Account;
-use self::accounting::Leaver;
+use self::accounting::LeavingChannel;
 use self::channel::{Channel, Pace, Work, list_of};
 pub use self::hang::limits::HangLimits;
 use self::list::List;
@@ -122,7 +122,7 @@ pub struct Scheduler {
     last_look: Duration,
     metered: Duration,
     /// Somebody is to leave an engine.
-    leaver: Option<Leaver>,
+    leaving: Option<LeavingChannel>,
     /// How much later than due it was called.
     lateness: Latency,
 }
@@ -151,7 +151,7 @@ impl Scheduler {
             recheck: None,
             last_look: Duration::ZERO,
             metered: Duration::ZERO,
-            leaver: None,
+            leaving: None,
             lateness: Latency::default(),
         }
     }

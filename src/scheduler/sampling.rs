@@ -25,7 +25,7 @@ pub type Seen = (Engine, HostChannel);
 
 /// Time that is to be charged for what was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct SampledTime {
     /// How long.
     pub length: Duration,
     /// What engines ran.
@@ -35,7 +35,7 @@ pub struct Stretch {
 /// A change that is so near after a window's end is its end.
 const NEAR: Duration = Duration::from_micros(100);
 
-/// A stretch of time with one look.
+/// A sampled of time with one look.
 #[derive(Clone, Debug)]
 struct Window {
     start: Duration,
@@ -113,7 +113,7 @@ impl Sampler {
     }
 
     /// A look that is due. Returns the time of windows that are over.
-    pub fn look(&mut self, now: Duration, seen: Vec<Seen>) -> Vec<Stretch> {
+    pub fn look(&mut self, now: Duration, seen: Vec<Seen>) -> Vec<SampledTime> {
         let mut over = self.close(now, &seen, Duration::ZERO);
         if let Some(window) = &mut self.window
             && window.seen.is_none()
@@ -129,12 +129,12 @@ impl Sampler {
 
     /// The scheduler changes who runs now. Returns the time of windows that are over; `seen` is what engines
     /// run until this moment.
-    pub fn cut(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
+    pub fn cut(&mut self, now: Duration, seen: &[Seen]) -> Vec<SampledTime> {
         self.close(now, seen, NEAR)
     }
 
     /// Nothing is busy any more. Returns the time of the last window, unless its look is still to come.
-    pub fn end(&mut self) -> Option<Stretch> {
+    pub fn end(&mut self) -> Option<SampledTime> {
         self.last = true;
         self.finish()
     }
@@ -145,18 +145,18 @@ impl Sampler {
     }
 
     /// Charges the last window once its look has been.
-    fn finish(&mut self) -> Option<Stretch> {
+    fn finish(&mut self) -> Option<SampledTime> {
         if !self.last {
             return None;
         }
         let window = self.window.take_if(|window| window.seen.is_some())?;
         self.charged_to = window.end();
-        Some(Stretch { length: window.length, seen: window.seen.unwrap_or_default() })
+        Some(SampledTime { length: window.length, seen: window.seen.unwrap_or_default() })
     }
 
     /// Closes windows whose time is over. The next one is planned anew where less than `near` of it has
     /// passed, which must not be because of its look.
-    fn close(&mut self, now: Duration, seen: &[Seen], near: Duration) -> Vec<Stretch> {
+    fn close(&mut self, now: Duration, seen: &[Seen], near: Duration) -> Vec<SampledTime> {
         let mut over = Vec::new();
         while let Some(window) = self.window.take_if(|window| now >= window.end()) {
             // Where we come too late for its look, the present one has to do for all of the time since.
@@ -164,7 +164,7 @@ impl Sampler {
                 Some(saw) => (window.end(), saw),
                 None => (now, seen.to_vec()),
             };
-            over.push(Stretch { length: end.saturating_sub(window.start), seen: saw });
+            over.push(SampledTime { length: end.saturating_sub(window.start), seen: saw });
             self.charged_to = end;
             let planned = self.next.take().filter(|_| now.saturating_sub(end) >= near);
             if !self.last {
@@ -209,8 +209,8 @@ mod tests {
         let mut sum = Duration::ZERO;
         let see = |now| if busy(now) { vec![(Engine::Graphics, CHANNEL)] } else { vec![] };
         while let Some(now) = sampler.due().filter(|now| *now < total) {
-            for stretch in sampler.look(now, see(now)) {
-                sum += stretch.length * u32::try_from(stretch.seen.len()).unwrap();
+            for sampled in sampler.look(now, see(now)) {
+                sum += sampled.length * u32::try_from(sampled.seen.len()).unwrap();
             }
         }
         sum
@@ -227,7 +227,7 @@ mod tests {
         let mut sampler = Sampler::new(1);
         sampler.begin(us(0));
         let over = sampler.look(us(5300), vec![(Engine::Graphics, CHANNEL)]);
-        assert_eq!(over, [Stretch { length: us(5300), seen: vec![(Engine::Graphics, CHANNEL)] }]);
+        assert_eq!(over, [SampledTime { length: us(5300), seen: vec![(Engine::Graphics, CHANNEL)] }]);
         assert!(sampler.due().unwrap() >= us(5300) && sampler.due().unwrap() <= us(6300));
     }
 
@@ -241,7 +241,7 @@ mod tests {
         assert!(sampler.due().unwrap() < us(400));
         sampler.look(us(399), graphics.clone());
 
-        assert_eq!(sampler.cut(us(400), &[]), [Stretch { length: us(300), seen: graphics }]);
+        assert_eq!(sampler.cut(us(400), &[]), [SampledTime { length: us(300), seen: graphics }]);
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(sampler.cut(due / 2, &[]), []);
         assert_eq!(sampler.look(due, graphics.clone()), []);
 
-        assert_eq!(sampler.cut(us(1000), &[]), [Stretch { length: WINDOW, seen: graphics }]);
+        assert_eq!(sampler.cut(us(1000), &[]), [SampledTime { length: WINDOW, seen: graphics }]);
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((sampler.end(), sampler.due()), (None, Some(look)));
         let over = sampler.look(look, vec![(Engine::Graphics, CHANNEL)]);
 
-        assert_eq!(over, [Stretch { length: WINDOW, seen: vec![(Engine::Graphics, CHANNEL)] }]);
+        assert_eq!(over, [SampledTime { length: WINDOW, seen: vec![(Engine::Graphics, CHANNEL)] }]);
         assert_eq!((sampler.due(), sampler.end()), (None, None));
         // New work in the same window is charged from its end on.
         sampler.begin(look);

@@ -23,7 +23,7 @@ pub struct Settings {
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GpuWish {
+pub enum GpuSetting {
     /// `policy`
     Policy(PolicyKind),
     /// `slice`
@@ -32,8 +32,8 @@ pub enum GpuWish {
     Period(Option<Duration>),
 }
 
-impl GpuWish {
-    /// The policy and its settings with this wish fulfilled.
+impl GpuSetting {
+    /// The policy and its settings with this setting fulfilled.
     pub fn apply(self, (kind, settings): (PolicyKind, Settings)) -> (PolicyKind, Settings) {
         match self {
             Self::Policy(kind) => (kind, settings),
@@ -43,7 +43,7 @@ impl GpuWish {
     }
 }
 
-impl FromStr for GpuWish {
+impl FromStr for GpuSetting {
     type Err = Rejection;
 
     fn from_str(text: &str) -> Result<Self, Rejection> {
@@ -82,22 +82,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_as_operators_write_them() {
-        assert_eq!("policy=best-effort".parse(), Ok(GpuWish::Policy(PolicyKind::BestEffort)));
-        assert_eq!("slice=2000".parse(), Ok(GpuWish::Slice(Some(Duration::from_millis(2)))));
-        assert_eq!("period=none".parse(), Ok(GpuWish::Period(None)));
+    fn settings_as_operators_write_them() {
+        assert_eq!("policy=best-effort".parse(), Ok(GpuSetting::Policy(PolicyKind::BestEffort)));
+        assert_eq!("slice=2000".parse(), Ok(GpuSetting::Slice(Some(Duration::from_millis(2)))));
+        assert_eq!("period=none".parse(), Ok(GpuSetting::Period(None)));
         for wrong in ["", "policy", "policy=fair", "slice=1", "slice=2ms", "period=999", "weight=3"] {
-            let error = wrong.parse::<GpuWish>().unwrap_err();
+            let error = wrong.parse::<GpuSetting>().unwrap_err();
             assert!(error.0.contains("policy=fifo, best-effort"), "{error}");
         }
     }
 
     #[test]
-    fn wish_changes_its_own_value_only() {
+    fn setting_changes_its_own_value_only() {
         let settings = Settings { slice: None, period: Some(Duration::from_millis(30)) };
         let slice = Some(Duration::from_millis(4));
         assert_eq!(
-            GpuWish::Slice(slice).apply((PolicyKind::Fifo, settings)),
+            GpuSetting::Slice(slice).apply((PolicyKind::Fifo, settings)),
             (PolicyKind::Fifo, Settings { slice, ..settings })
         );
     }

@@ -118,14 +118,14 @@ impl Share {
         })
     }
 
-    /// The same with one more wish fulfilled.
-    pub fn with(self, wish: Wish) -> Self {
-        match wish {
-            Wish::Weight(weight) => Self { weight, ..self },
-            Wish::Cap(cap) => Self { cap, ..self },
-            Wish::Fixed(fixed) => Self { fixed, ..self },
-            Wish::Period(period) => Self { period, ..self },
-            Wish::Budget(budget) => Self { budget, ..self },
+    /// The same with one more setting fulfilled.
+    pub fn with(self, setting: ShareSetting) -> Self {
+        match setting {
+            ShareSetting::Weight(weight) => Self { weight, ..self },
+            ShareSetting::Cap(cap) => Self { cap, ..self },
+            ShareSetting::Fixed(fixed) => Self { fixed, ..self },
+            ShareSetting::Period(period) => Self { period, ..self },
+            ShareSetting::Budget(budget) => Self { budget, ..self },
         }
     }
 }
@@ -133,7 +133,7 @@ impl Share {
 /// One change of a VM's parameters, as operators write it: `weight=200`, `cap=50`, `cap=none`, `budget=2000`
 /// (us).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum ShareSetting {
     /// `weight`
     Weight(u32),
     /// `cap`
@@ -150,7 +150,7 @@ pub enum Wish {
 pub const WISHES: &str = "weight=1..10000, cap=1..100 or none (percent), fixed=1..100 or none (percent), \
                           period=1000..1000000 (us), budget=0..period (us)";
 
-impl FromStr for Wish {
+impl FromStr for ShareSetting {
     type Err = Rejection;
 
     fn from_str(text: &str) -> Result<Self, Rejection> {
@@ -192,21 +192,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_as_operators_write_them() {
-        assert_eq!("weight=200".parse(), Ok(Wish::Weight(200)));
-        assert_eq!("cap=none".parse(), Ok(Wish::Cap(None)));
-        assert_eq!("fixed=25".parse(), Ok(Wish::Fixed(Some(25))));
-        assert_eq!("budget=2500".parse(), Ok(Wish::Budget(Duration::from_micros(2500))));
+    fn settings_as_operators_write_them() {
+        assert_eq!("weight=200".parse(), Ok(ShareSetting::Weight(200)));
+        assert_eq!("cap=none".parse(), Ok(ShareSetting::Cap(None)));
+        assert_eq!("fixed=25".parse(), Ok(ShareSetting::Fixed(Some(25))));
+        assert_eq!("budget=2500".parse(), Ok(ShareSetting::Budget(Duration::from_micros(2500))));
         for wrong in ["", "weight", "weight=", "weight=-1", "wait=3", "cap=300", "weight=1 cap=2"] {
-            let error = wrong.parse::<Wish>().unwrap_err();
+            let error = wrong.parse::<ShareSetting>().unwrap_err();
             assert!(error.0.contains("weight=1..10000"), "{error}");
         }
     }
 
     #[test]
     fn grant_can_be_lowered_and_not_raised() {
-        let share = |wishes: &str| {
-            wishes.split_whitespace().fold(Share::default(), |share, wish| share.with(wish.parse().unwrap()))
+        let share = |settings: &str| {
+            settings
+                .split_whitespace()
+                .fold(Share::default(), |share, setting| share.with(setting.parse().unwrap()))
         };
         let granted = share("weight=300 cap=50 fixed=25 period=10000 budget=2000");
 
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named() {
-        let wrong = |wish: &str| Share::default().with(wish.parse().unwrap()).check().unwrap_err().0;
+        let wrong = |setting: &str| Share::default().with(setting.parse().unwrap()).check().unwrap_err().0;
         assert_eq!(wrong("weight=0"), "weight 0 is not 1 to 10000");
         assert_eq!(wrong("cap=0"), "cap 0 is not 1 to 100 percent");
         assert_eq!(wrong("fixed=101"), "fixed 101 is not 1 to 100 percent");

@@ -19,6 +19,7 @@
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod alike_entries;
 mod budget;
 mod fermi;
 mod format;
@@ -27,7 +28,6 @@ mod packed;
 mod piece;
 mod runs;
 mod space;
-mod stretch;
 mod table;
 #[cfg(test)]
 mod tests;

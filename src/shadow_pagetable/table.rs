@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::GuestMemory;
+use super::alike_entries::{AlikeEntries, next_difference, raw, same_entry};
 use super::budget::{Budget, WalkRefusal};
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable};
 use super::packed::Packed;
 use super::piece::{EMPTY, PIECE, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
 use super::space::SyncError;
-use super::stretch::{Stretches, next_difference, raw, same_entry};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// What a walk needs at every table.
@@ -88,7 +88,7 @@ impl Table {
         for (number, piece) in self.pieces.iter().enumerate() {
             let Some(content) = &piece.content else { continue };
             let first = self.entry_va(shape, first_entry(shape, number));
-            let mut stretches = Stretches::new(format, self.place.kind);
+            let mut stretches = AlikeEntries::new(format, self.place.kind);
             for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
                 if let Some(leaf) = stretches.at(content, at).0.leaf() {
                     visit(
@@ -196,7 +196,8 @@ impl Table {
         fresh: &mut [u8],
     ) -> Result<(), SyncError<S::Error>> {
         let kind = self.place.kind;
-        let (mut before, mut after) = (Stretches::new(walk.format, kind), Stretches::new(walk.format, kind));
+        let (mut before, mut after) =
+            (AlikeEntries::new(walk.format, kind), AlikeEntries::new(walk.format, kind));
         let entries = fresh.len().checked_div(shape.entry_size).unwrap_or(0);
         let mut at = 0usize;
         while at < entries {
@@ -337,7 +338,7 @@ impl Table {
         for (number, piece) in self.pieces.iter_mut().enumerate() {
             let Some(content) = &mut piece.content else { continue };
             let first = first_entry(shape, number);
-            let mut stretches = Stretches::new(walk.format, self.place.kind);
+            let mut stretches = AlikeEntries::new(walk.format, self.place.kind);
             for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
                 let Some(leaf) = stretches.at(content, at).0.leaf() else { continue };
                 if gone(&EvictedPage { target: leaf.target, bytes: 1 << shape.entry_shift }) {

@@ -9,7 +9,6 @@
 
 pub mod block;
 pub mod codec;
-pub mod desk;
 pub mod diff;
 pub mod event;
 pub mod filter;
@@ -17,6 +16,7 @@ pub mod formats;
 pub mod header;
 pub mod reader;
 pub mod recorder;
+pub mod recording_server;
 pub mod replay;
 pub mod rnndb;
 pub mod source;

@@ -10,6 +10,7 @@
 mod counters;
 #[cfg(test)]
 mod deferred_completions;
+mod direct_windows;
 pub mod gf100;
 pub mod gsp_face;
 mod interest_tracker;
@@ -17,7 +18,6 @@ mod interrupt;
 #[cfg(test)]
 mod played;
 mod ptimer;
-mod shown;
 
 pub use counters::FaceCounters;
 

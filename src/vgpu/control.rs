@@ -16,7 +16,7 @@ use super::spaces::Spaces;
 use super::status::{FailSafe, FailSafeRecord, State};
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{Doorbell, RefusalKind, Request};
-use gpuvmk_aggregator::report::FailSafeNow;
+use gpuvmk_aggregator::report::FailSafeState;
 use gpuvmk_backend::{FlushScope, WindowTables};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GuestChannel, GuestVram};
@@ -107,7 +107,7 @@ impl<C: ChannelControl> Control<C> {
         // Who is told to end loses its aggregator by that.
         let level = if host.link.is_ending() { log::Level::Debug } else { log::Level::Warn };
         log::log!(level, "The vGPU is in fail-safe state until its next reset: {reason}");
-        self.record.now = Some(FailSafeNow::new(reason.reason(), cause.elapsed()));
+        self.record.now = Some(FailSafeState::new(reason.reason(), cause.elapsed()));
         self.record.count = self.record.count.saturating_add(1);
         host.tracer.event(|| Event::Refusal { reason: reason.reason().name().to_owned(), place: 0 });
         if !matches!(reason, FailSafe::AggregatorLost(_)) {

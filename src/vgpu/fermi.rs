@@ -140,7 +140,7 @@ impl Control<FermiChannels> {
             log::debug!("Channel {} does not start: {error}", channel.0);
         }
         self.step(channel, Input::Start(block), host)?;
-        if matches!(self.chip.channels.get(usize::from(channel.0)), Some(Channel::Unfit { .. })) {
+        if matches!(self.chip.channels.get(usize::from(channel.0)), Some(Channel::NotPlaced { .. })) {
             host.live.refuse(channel);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::RefusalKind;
-use gpuvmk_aggregator::report::{FailSafeNow, FailSafeReason};
+use gpuvmk_aggregator::report::{FailSafeReason, FailSafeState};
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_observe::latency::{Latency, LatencySummary};
 
@@ -51,7 +51,7 @@ impl FailSafe {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailSafeRecord {
     /// The present one.
-    pub now: Option<FailSafeNow>,
+    pub now: Option<FailSafeState>,
     /// How many there were.
     pub count: u32,
 }

@@ -9,7 +9,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::boot::{BootError, BootFile, Image};
 use super::host::HostError;
 use super::layout::{self, CONFIG_PORTS, ECAM, KEYBOARD, MMIO32, MMIO64, POWER, SERIAL, SERIAL_LINE};
-use super::pci_bus::{ConfigPorts, Ecam, NoRoom, PciBus};
+use super::pci_bus::{ConfigPorts, Ecam, NoBarSpace, PciBus};
 use super::power::{AcpiPower, Keyboard, StopVmm};
 use super::processors::{self, Running};
 use super::serial::{Console, Typing};
@@ -40,7 +40,7 @@ pub struct VmmConfig {
 
 /// Why a machine ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitReason {
     /// The guest turned it off.
     PowerOff,
     /// The guest reset it.
@@ -65,7 +65,7 @@ pub enum VmmError {
     Boot(#[from] BootError),
     /// A function has no room.
     #[error(transparent)]
-    NoRoom(#[from] NoRoom),
+    NoBarSpace(#[from] NoBarSpace),
     /// A system call failed.
     #[error("{0} failed")]
     System(&'static str, #[source] io::Error),
@@ -95,7 +95,7 @@ pub fn run(
     config: &VmmConfig,
     functions: &[Arc<dyn PciFunction>],
     stop: &StopVmm,
-) -> Result<Ending, VmmError> {
+) -> Result<ExitReason, VmmError> {
     let typing = Typing::start().map_err(|source| VmmError::System("Starting the console", source))?;
     loop {
         let ending = boot_once(config, functions, stop, &typing)?;
@@ -113,7 +113,7 @@ fn boot_once(
     functions: &[Arc<dyn PciFunction>],
     stop: &StopVmm,
     typing: &Typing,
-) -> Result<Ending, VmmError> {
+) -> Result<ExitReason, VmmError> {
     let machine = Machine::new(&config.kvm, &layout::memory(config.memory))?;
     let ram = machine.ram().guest_memory().map_err(|error| VmmError::Memory(error.to_string()))?;
     let image = Image {

@@ -26,5 +26,5 @@ pub mod virtio;
 pub use boot::{BootError, BootFile};
 pub use host::HostError;
 pub use layout::{MAX_MEMORY, MIN_MEMORY};
-pub use machine::{Ending, VmmConfig, VmmError, open_kvm, run};
+pub use machine::{ExitReason, VmmConfig, VmmError, open_kvm, run};
 pub use power::StopVmm;

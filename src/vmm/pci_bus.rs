@@ -27,7 +27,7 @@ pub(super) struct PciBus {
 /// No place was left for a BAR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("No room for BAR{bar} of slot {slot}, which has {size:#x} bytes")]
-pub struct NoRoom {
+pub struct NoBarSpace {
     /// Slot.
     pub slot: usize,
     /// BAR.
@@ -43,7 +43,7 @@ impl PciBus {
     }
 
     /// Gives all BARs their places, as firmware would, largest first, and has them decode.
-    pub(super) fn place_bars(&self) -> Result<(), NoRoom> {
+    pub(super) fn place_bars(&self) -> Result<(), NoBarSpace> {
         let (mut low, mut high, mut ports) = (MMIO32.start, MMIO64.start, u64::from(PORTS.start));
         let mut bars: Vec<_> = self
             .slots
@@ -65,7 +65,7 @@ impl PciBus {
             };
             let place = next.checked_next_multiple_of(info.size);
             let room = place.filter(|place| place.checked_add(info.size).is_some_and(|after| after <= end));
-            let place = room.ok_or(NoRoom { slot: index + 1, bar, size: info.size })?;
+            let place = room.ok_or(NoBarSpace { slot: index + 1, bar, size: info.size })?;
             *next = place + info.size;
             let Some(function) = self.slots.get(index) else { continue };
             let register = header::BAR0 + 4 * bar as u64;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use vm_superio::{I8042Device, Trigger};
 
-use super::machine::Ending;
+use super::machine::ExitReason;
 use gpuvmk_frontend::kvm::BusDevice;
 
 /// Sleep control: start, and the sleep type in bits 4:2 (ACPI 4.8.3.7).
@@ -17,19 +17,19 @@ pub(super) const RESET_VALUE: u8 = 1;
 
 /// Where the machine's end is told, by the guest or from outside.
 #[derive(Clone, Debug, Default)]
-pub struct StopVmm(Arc<(Mutex<Option<Ending>>, Condvar)>);
+pub struct StopVmm(Arc<(Mutex<Option<ExitReason>>, Condvar)>);
 
 impl StopVmm {
-    fn ending(&self) -> MutexGuard<'_, Option<Ending>> {
+    fn ending(&self) -> MutexGuard<'_, Option<ExitReason>> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the machine. The first reason counts, but that whoever stops it from outside stops one that was
     /// to start again.
-    pub fn end(&self, ending: Ending) {
+    pub fn end(&self, ending: ExitReason) {
         {
             let mut known = self.ending();
-            if known.is_none() || (*known == Some(Ending::Reset) && ending == Ending::Stopped) {
+            if known.is_none() || (*known == Some(ExitReason::Reset) && ending == ExitReason::Stopped) {
                 *known = Some(ending);
             }
         }
@@ -39,7 +39,7 @@ impl StopVmm {
     /// Forgets a reset, so that the machine can start again. False when it ended for another reason.
     pub(super) fn start_again(&self) -> bool {
         let mut known = self.ending();
-        let again = *known == Some(Ending::Reset);
+        let again = *known == Some(ExitReason::Reset);
         if again {
             *known = None;
         }
@@ -52,7 +52,7 @@ impl StopVmm {
     }
 
     /// Waits for the end.
-    pub(super) fn wait(&self) -> Ending {
+    pub(super) fn wait(&self) -> ExitReason {
         let mut ending = self.ending();
         loop {
             match &*ending {
@@ -75,9 +75,9 @@ impl BusDevice for AcpiPower {
     fn write(&self, offset: u64, data: &[u8]) {
         match (offset, data) {
             (0, [value]) if value & SLEEP_ENABLE != 0 && value >> 2 & 7 == SLEEP_TYPE_OFF => {
-                self.0.end(Ending::PowerOff);
+                self.0.end(ExitReason::PowerOff);
             }
-            (2, [RESET_VALUE]) => self.0.end(Ending::Reset),
+            (2, [RESET_VALUE]) => self.0.end(ExitReason::Reset),
             _ => {}
         }
     }
@@ -90,7 +90,7 @@ impl Trigger for ResetLine {
     type E = std::convert::Infallible;
 
     fn trigger(&self) -> Result<(), Self::E> {
-        self.0.end(Ending::Reset);
+        self.0.end(ExitReason::Reset);
         Ok(())
     }
 }
@@ -139,17 +139,17 @@ mod tests {
         assert!(!stop.has_ended());
         power.write(0, &[SLEEP_ENABLE | SLEEP_TYPE_OFF << 2]);
         power.write(2, &[RESET_VALUE]);
-        assert_eq!(stop.wait(), Ending::PowerOff);
+        assert_eq!(stop.wait(), ExitReason::PowerOff);
     }
 
     #[test]
     fn machine_starts_again_after_a_reset_unless_it_was_stopped() {
         let stop = StopVmm::default();
-        stop.end(Ending::Reset);
-        stop.end(Ending::PowerOff);
+        stop.end(ExitReason::Reset);
+        stop.end(ExitReason::PowerOff);
         assert!(stop.start_again() && !stop.has_ended());
-        stop.end(Ending::Reset);
-        stop.end(Ending::Stopped);
+        stop.end(ExitReason::Reset);
+        stop.end(ExitReason::Stopped);
         assert!(!stop.start_again() && stop.has_ended());
     }
 
@@ -161,6 +161,6 @@ mod tests {
         keyboard.read(4, &mut status);
         assert_eq!(status[0] & 2, 0, "its input buffer is free");
         keyboard.write(4, &[0xfe]);
-        assert_eq!(stop.wait(), Ending::Reset);
+        assert_eq!(stop.wait(), ExitReason::Reset);
     }
 }

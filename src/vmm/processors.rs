@@ -9,7 +9,7 @@ use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler, unblock_
 
 use super::boot::GDT;
 use super::layout::{DESCRIPTORS, PAGE_TABLES, ZERO_PAGE};
-use super::machine::{Ending, VmmError};
+use super::machine::{ExitReason, VmmError};
 use super::power::StopVmm;
 use gpuvmk_frontend::kvm::{Exit, KvmError, Machine, Processor};
 use gpuvmk_jail::{self as jail, Role};
@@ -159,7 +159,7 @@ impl Running {
                 })
                 .inspect_err(|_| {
                     // Those that run already come back.
-                    stop.end(Ending::Stopped);
+                    stop.end(ExitReason::Stopped);
                 })
                 .map_err(|source| VmmError::System("Starting a thread", source))?;
             running.0.push(thread);
@@ -201,10 +201,10 @@ fn run(processor: &mut Processor, stop: &StopVmm) -> u64 {
     while !stop.has_ended() {
         match processor.run() {
             Ok(Exit::Interrupted) => {}
-            Ok(Exit::Shutdown) => stop.end(Ending::Failed("a processor met a triple fault".to_owned())),
-            Ok(Exit::Event(_)) => stop.end(Ending::Reset),
-            Ok(other) => stop.end(Ending::Failed(format!("a processor stopped: {other:?}"))),
-            Err(error) => stop.end(Ending::Failed(format!("{:#}", anyhow::Error::new(error)))),
+            Ok(Exit::Shutdown) => stop.end(ExitReason::Failed("a processor met a triple fault".to_owned())),
+            Ok(Exit::Event(_)) => stop.end(ExitReason::Reset),
+            Ok(other) => stop.end(ExitReason::Failed(format!("a processor stopped: {other:?}"))),
+            Err(error) => stop.end(ExitReason::Failed(format!("{:#}", anyhow::Error::new(error)))),
         }
     }
     if let Ok(registers) = processor.fd().get_regs() {

@@ -120,7 +120,7 @@ impl Machine {
         for (channel, engine) in &unfinished {
             self.kill(Hang { channel: *channel, vm, engine: *engine, reason: Reason::Operator }, now);
         }
-        self.hangs.ledger.pardon(vm);
+        self.hangs.ledger.clear_hangs(vm);
         self.scheduler.suspend(vm, Suspension::PENALTY, false);
         self.decide(now);
         log::warn!("{name}: an operator had {} channels taken off", unfinished.len());

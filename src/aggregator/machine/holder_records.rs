@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::tenant::Holder;
 use gpuvmk_scheduler::hang::penalty::Record;
-use gpuvmk_scheduler::share::{Share, Wish};
+use gpuvmk_scheduler::share::{Share, ShareSetting};
 
 /// Most holders of whom something is remembered.
 const MAX_HOLDERS: usize = 512;
@@ -16,7 +16,7 @@ const MAX_HOLDERS: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct HolderRecord {
     /// What operators set, in place of what the back end asks for.
-    settings: Vec<Wish>,
+    settings: Vec<ShareSetting>,
     /// An operator paused it.
     pub paused: bool,
     /// Its hangs, and how long it has to wait for them.
@@ -49,7 +49,7 @@ impl HolderRecords {
     }
 
     /// An operator has spoken.
-    pub fn order(&mut self, holder: &Holder, wishes: &[Wish], paused: bool, now: Duration) {
+    pub fn order(&mut self, holder: &Holder, wishes: &[ShareSetting], paused: bool, now: Duration) {
         if wishes.is_empty() && !paused && !self.holders.contains_key(holder) {
             return;
         }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn last_word_on_each_setting_holds_and_others_stay() {
         let mut holder_records = HolderRecords::default();
-        let wish = |text: &str| text.parse::<Wish>().unwrap();
+        let wish = |text: &str| text.parse::<ShareSetting>().unwrap();
         holder_records.order(&own("a"), &[wish("weight=300"), wish("cap=50")], true, Duration::ZERO);
         holder_records.order(&own("a"), &[wish("weight=1")], true, Duration::ZERO);
 

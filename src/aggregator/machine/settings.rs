@@ -11,8 +11,8 @@ use super::status::share_status;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_scheduler::Suspension;
 use gpuvmk_scheduler::policy::Settings;
-use gpuvmk_scheduler::settings::GpuWish;
-use gpuvmk_scheduler::share::{Rejection, Wish};
+use gpuvmk_scheduler::settings::GpuSetting;
+use gpuvmk_scheduler::share::{Rejection, ShareSetting};
 
 /// Settings that are no part of the GPU's time.
 const PAUSED: &str = "paused";
@@ -38,7 +38,7 @@ pub struct Order {
 /// What holds after an order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum InForce {
+pub enum EffectiveSettings {
     /// Of a VM.
     Vm {
         /// Its name.
@@ -67,7 +67,7 @@ impl Machine {
     /// # Errors
     /// A setting is unknown or out of range, there is no such VM, or the policy cannot keep what it would
     /// promise; nothing changes then.
-    pub fn set(&mut self, order: &Order, now: Duration) -> Result<InForce, Rejection> {
+    pub fn set(&mut self, order: &Order, now: Duration) -> Result<EffectiveSettings, Rejection> {
         let in_force = match &order.vm {
             Some(name) => self.set_share(name, &order.settings, now)?,
             None => self.set_policy(&order.settings)?,
@@ -76,7 +76,12 @@ impl Machine {
         Ok(in_force)
     }
 
-    fn set_share(&mut self, name: &str, settings: &[String], now: Duration) -> Result<InForce, Rejection> {
+    fn set_share(
+        &mut self,
+        name: &str,
+        settings: &[String],
+        now: Duration,
+    ) -> Result<EffectiveSettings, Rejection> {
         let id = self.tenants.named(name)?;
         let mut share = self.scheduler.share(id).ok_or_else(|| Rejection(format!("{name} is leaving")))?;
         let mut paused = self.is_paused(id);
@@ -84,7 +89,7 @@ impl Machine {
         for setting in settings {
             match setting.split_once('=') {
                 Some((PAUSED, value)) => paused = yes_or_no(PAUSED, value)?,
-                _ => wishes.push(setting.parse::<Wish>()?),
+                _ => wishes.push(setting.parse::<ShareSetting>()?),
             }
         }
         share = wishes.iter().fold(share, |share, wish| share.with(*wish));
@@ -95,7 +100,7 @@ impl Machine {
         }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
-        Ok(InForce::Vm { vm: name.to_owned(), share: share_status(share), paused })
+        Ok(EffectiveSettings::Vm { vm: name.to_owned(), share: share_status(share), paused })
     }
 
     /// Whether an operator has paused a VM.
@@ -103,13 +108,13 @@ impl Machine {
         self.scheduler.suspension(vm).contains(Suspension::PAUSE)
     }
 
-    fn set_policy(&mut self, settings: &[String]) -> Result<InForce, Rejection> {
+    fn set_policy(&mut self, settings: &[String]) -> Result<EffectiveSettings, Rejection> {
         let mut wanted = self.scheduler.settings();
         let mut draining = self.guests.is_draining();
         for setting in settings {
             match setting.split_once('=') {
                 Some((DRAINING, value)) => draining = yes_or_no(DRAINING, value)?,
-                _ => wanted = setting.parse::<GpuWish>()?.apply(wanted),
+                _ => wanted = setting.parse::<GpuSetting>()?.apply(wanted),
             }
         }
         let (kind, settings) = wanted;
@@ -121,6 +126,11 @@ impl Machine {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let policy = self.scheduler.policy();
         log::info!("the policy is {policy} now (slice {slice:?}, period {period:?})");
-        Ok(InForce::Gpu { policy, slice_us: slice.map(micros), period_us: period.map(micros), draining })
+        Ok(EffectiveSettings::Gpu {
+            policy,
+            slice_us: slice.map(micros),
+            period_us: period.map(micros),
+            draining,
+        })
     }
 }

@@ -12,7 +12,7 @@ use rustix::event::EventfdFlags;
 use super::porter::handle::FromPorter;
 use crate::machine::guests::Guest;
 use crate::machine::hang::Reset;
-use crate::machine::settings::{InForce, Order};
+use crate::machine::settings::{EffectiveSettings, Order};
 use gpuvmk_scheduler::share::Rejection;
 
 /// What other threads ask of the service.
@@ -20,7 +20,7 @@ pub(super) enum Command {
     /// What a connection's porter has.
     FromPorter(u32, FromPorter),
     /// Change what an operator wants changed.
-    Set(Order, SyncSender<Result<InForce, Rejection>>),
+    Set(Order, SyncSender<Result<EffectiveSettings, Rejection>>),
     /// Take a VM's unfinished work off.
     Reset(String, SyncSender<Result<Reset, Rejection>>),
     /// Let a VM come from now on, or no longer.

@@ -15,7 +15,7 @@ use rustix::net::Shutdown;
 
 use super::commands::Commands;
 use super::peer::Peer;
-use super::places::{Conduct, Found, GRACE, Place, Places};
+use super::places::{Found, GRACE, Misbehaviour, Place, Places};
 use super::porter::Porter;
 use crate::protocol::{RefusalKind, Reply};
 use crate::{seqpacket, wire};
@@ -70,8 +70,8 @@ impl Gate {
 
     /// What unadmitted connections did that no honest back end does, of all users that are remembered.
     pub fn refusals(&self) -> u64 {
-        let count = |conduct: &Arc<Conduct>| conduct.count.load(Ordering::Relaxed);
-        self.places().conducts.values().map(count).fold(0, u64::saturating_add)
+        let count = |misbehaviour: &Arc<Misbehaviour>| misbehaviour.count.load(Ordering::Relaxed);
+        self.places().misbehaviours.values().map(count).fold(0, u64::saturating_add)
     }
 
     /// Gives a connection that came by a door a porter, if there is a place.
@@ -79,9 +79,9 @@ impl Gate {
         let peer = match Peer::of(&socket) {
             Ok(peer) => peer,
             Err(error) => {
-                let conduct = self.places().conduct(u32::MAX);
-                conduct.note(&format!("it is not known who it is: {error}"));
-                return self.turn_away(socket, &conduct);
+                let misbehaviour = self.places().misbehaviour(u32::MAX);
+                misbehaviour.note(&format!("it is not known who it is: {error}"));
+                return self.turn_away(socket, &misbehaviour);
             }
         };
         if let Some(door) = door
@@ -92,21 +92,21 @@ impl Gate {
             wire::encode_reply(&reply, &mut bytes);
             // Who does not take it is not waited for.
             let _ = seqpacket::send(&socket, &bytes, &[], true);
-            let conduct = self.places().conduct(peer.uid);
-            return self.turn_away(socket, &conduct);
+            let misbehaviour = self.places().misbehaviour(peer.uid);
+            return self.turn_away(socket, &misbehaviour);
         }
-        let conduct = loop {
+        let misbehaviour = loop {
             let found = self.places().find(peer.pid, peer.uid, peer.is_other(), Instant::now());
             match found {
-                Found::Place(conduct) => break conduct,
+                Found::Place(misbehaviour) => break misbehaviour,
                 Found::Later(wait) => std::thread::sleep(wait),
-                Found::Nothing(conduct, why) => {
-                    conduct.note(why);
-                    return self.turn_away(socket, &conduct);
+                Found::Nothing(misbehaviour, why) => {
+                    misbehaviour.note(why);
+                    return self.turn_away(socket, &misbehaviour);
                 }
             }
         };
-        let place = Arc::new(Place::new(peer.pid, peer.uid, Instant::now(), conduct));
+        let place = Arc::new(Place::new(peer.pid, peer.uid, Instant::now(), misbehaviour));
         let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
         log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
         self.places().places.push(Arc::downgrade(&place));
@@ -123,13 +123,13 @@ impl Gate {
     }
 
     /// Closes a connection that gets no place. What lies in it may take as long as its sender likes.
-    fn turn_away(&self, socket: OwnedFd, conduct: &Conduct) {
+    fn turn_away(&self, socket: OwnedFd, misbehaviour: &Misbehaviour) {
         // Nothing more can be sent to it.
         let _ = rustix::net::shutdown(&socket, Shutdown::Read);
-        while conduct.closing.backlog() >= MOST_UNCLOSED && !self.inner.ends.load(Ordering::Relaxed) {
+        while misbehaviour.closing.backlog() >= MOST_UNCLOSED && !self.inner.ends.load(Ordering::Relaxed) {
             std::thread::sleep(GRACE);
         }
-        conduct.closing.give_up(socket);
+        misbehaviour.closing.give_up(socket);
     }
 
     /// Opens it: accepts whoever comes by these doors, until the result is dropped.

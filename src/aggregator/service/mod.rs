@@ -40,7 +40,7 @@ use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::guests::GuestList;
-use super::machine::settings::{InForce, Order};
+use super::machine::settings::{EffectiveSettings, Order};
 use crate::scrub_policy::ScrubPolicy;
 use gpuvmk_gpu::scrub::EngineScrub;
 use gpuvmk_gpu::{GpuDriver, GpuError, OwnershipLedger};
@@ -55,8 +55,8 @@ use gpuvmk_scheduler::Scheduler;
 use gpuvmk_scheduler::policy::PolicyKind;
 use gpuvmk_scheduler::policy::Settings;
 use gpuvmk_scheduler::share::Rejection;
-use gpuvmk_trace::desk::Desk;
 use gpuvmk_trace::header::program;
+use gpuvmk_trace::recording_server::RecordingServer;
 use gpuvmk_trace::{Header, Tracer};
 
 /// How the service is set up.
@@ -141,7 +141,7 @@ impl ServiceHandle {
     }
 
     /// Carries out an operator's order; `None` when the service has ended.
-    pub fn set(&self, order: Order) -> Option<Result<InForce, Rejection>> {
+    pub fn set(&self, order: Order) -> Option<Result<EffectiveSettings, Rejection>> {
         self.remote.set(order)
     }
 
@@ -267,11 +267,11 @@ impl Service {
         let mut turns =
             Loop::new(machine, (gate, open), (commands, inbox), config.backend.clone(), config.poll)?;
         turns.guards = guards;
-        let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
+        let recording = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
             let header = Header { source: name.clone(), program: program(), ..Header::default() };
-            Desk::start(listener, tracer, header)
+            RecordingServer::start(listener, tracer, header)
         });
-        let desk = desk.transpose()?;
+        let recording = recording.transpose()?;
         let (running, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
             let _running: SyncSender<()> = running;
@@ -285,7 +285,7 @@ impl Service {
                 log::error!("the aggregator stops: {error}");
             }
             // Its socket is removed by a thread that may.
-            drop(desk);
+            drop(recording);
             ended.is_ok()
         })?;
         let mut handle = ServiceHandle {

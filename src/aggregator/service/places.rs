@@ -56,12 +56,12 @@ pub(super) struct Place {
     since: Instant,
     state: AtomicU8,
     signals: OnceLock<Arc<PorterSignals>>,
-    conduct: Arc<Conduct>,
+    misbehaviour: Arc<Misbehaviour>,
 }
 
 /// What unadmitted connections of a user did that no honest back end does.
 #[derive(Debug)]
-pub(super) struct Conduct {
+pub(super) struct Misbehaviour {
     uid: u32,
     since: Instant,
     pub count: AtomicU64,
@@ -73,7 +73,7 @@ pub(super) struct Conduct {
     admitted: Mutex<Instant>,
 }
 
-impl Conduct {
+impl Misbehaviour {
     fn new(uid: u32) -> Self {
         let (count, minute, lines) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let now = Instant::now();
@@ -110,9 +110,9 @@ impl Conduct {
 
 impl Place {
     /// A place of a connection that has said nothing.
-    pub fn new(pid: i32, uid: u32, now: Instant, conduct: Arc<Conduct>) -> Self {
+    pub fn new(pid: i32, uid: u32, now: Instant, misbehaviour: Arc<Misbehaviour>) -> Self {
         let (state, signals) = (AtomicU8::new(state::SILENT), OnceLock::new());
-        Self { pid, uid, since: now, state, signals, conduct }
+        Self { pid, uid, since: now, state, signals, misbehaviour }
     }
 
     fn state(&self) -> u8 {
@@ -126,7 +126,7 @@ impl Place {
     /// It has said hello. Returns how long its wish waits because others of its user came before.
     pub fn asks(&self) -> Duration {
         self.state.store(state::ASKS, Ordering::Relaxed);
-        self.conduct.wait_to_ask(Instant::now())
+        self.misbehaviour.wait_to_ask(Instant::now())
     }
 
     /// It is a tenant.
@@ -141,18 +141,18 @@ impl Place {
 
     /// A message of an unadmitted connection was refused.
     pub fn refused(&self) {
-        self.conduct.note("its message was refused");
+        self.misbehaviour.note("its message was refused");
     }
 
     /// Counts a hello that was refused. True if the log takes a line that says why.
     pub fn turned_down(&self) -> bool {
-        self.conduct.count.fetch_add(1, Ordering::Relaxed);
-        self.conduct.may_log()
+        self.misbehaviour.count.fetch_add(1, Ordering::Relaxed);
+        self.misbehaviour.may_log()
     }
 
     /// An unadmitted connection is sent away.
     pub fn sent_away(&self, why: &str) {
-        self.conduct.note(why);
+        self.misbehaviour.note(why);
     }
 }
 
@@ -160,31 +160,32 @@ impl Place {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub places: Vec<Weak<Place>>,
-    pub conducts: BTreeMap<u32, Arc<Conduct>>,
+    pub misbehaviours: BTreeMap<u32, Arc<Misbehaviour>>,
 }
 
 /// What a newcomer finds.
 pub(super) enum Found {
     /// A place.
-    Place(Arc<Conduct>),
+    Place(Arc<Misbehaviour>),
     /// None, but somebody's after so long.
     Later(Duration),
     /// None.
-    Nothing(Arc<Conduct>, &'static str),
+    Nothing(Arc<Misbehaviour>, &'static str),
 }
 
 impl Places {
-    pub fn conduct(&mut self, uid: u32) -> Arc<Conduct> {
-        if self.conducts.len() >= MOST_USERS {
-            self.conducts
-                .retain(|_, conduct| Arc::strong_count(conduct) > 1 || conduct.closing.backlog() > 0);
+    pub fn misbehaviour(&mut self, uid: u32) -> Arc<Misbehaviour> {
+        if self.misbehaviours.len() >= MOST_USERS {
+            self.misbehaviours.retain(|_, misbehaviour| {
+                Arc::strong_count(misbehaviour) > 1 || misbehaviour.closing.backlog() > 0
+            });
         }
-        Arc::clone(self.conducts.entry(uid).or_insert_with(|| Arc::new(Conduct::new(uid))))
+        Arc::clone(self.misbehaviours.entry(uid).or_insert_with(|| Arc::new(Misbehaviour::new(uid))))
     }
 
     /// Looks for a place for a connection of that process and user; sends somebody away for it, if need be.
     pub fn find(&mut self, pid: i32, uid: u32, is_other: bool, now: Instant) -> Found {
-        let conduct = self.conduct(uid);
+        let misbehaviour = self.misbehaviour(uid);
         self.places.retain(|place| place.strong_count() > 0);
         let live: Vec<Arc<Place>> = self.places.iter().filter_map(Weak::upgrade).collect();
         let closing = |place: &&Arc<Place>| place.state() == state::CLOSES;
@@ -192,11 +193,11 @@ impl Places {
         if live.iter().filter(closing).count() >= MOST
             || live.iter().filter(closing).filter(|place| place.uid == uid).count() >= MOST_OF_USER
         {
-            return Found::Nothing(conduct, "too many of its user's connections are still being closed");
+            return Found::Nothing(misbehaviour, "too many of its user's connections are still being closed");
         }
         let of_process = live.iter().filter(unadmitted).filter(|place| place.pid == pid).count();
         if is_other && of_process >= MOST_OF_PROCESS {
-            return Found::Nothing(conduct, "its process has 4 connections that are no VMs");
+            return Found::Nothing(misbehaviour, "its process has 4 connections that are no VMs");
         }
         let mut by_user: HashMap<u32, usize> = HashMap::new();
         for place in live.iter().filter(unadmitted) {
@@ -206,7 +207,7 @@ impl Places {
         let own = by_user.get(&uid).copied().unwrap_or(0);
         let all = by_user.values().fold(0_usize, |sum, count| sum.saturating_add(*count));
         if all < MOST && own < MOST_OF_USER {
-            return Found::Place(conduct);
+            return Found::Place(misbehaviour);
         }
         // Of whom has most, whoever has been silent for longest.
         let most = if own >= MOST_OF_USER {
@@ -216,7 +217,7 @@ impl Places {
         };
         let silent = live.iter().filter(|place| place.state() == state::SILENT && Some(place.uid) == most);
         let Some(oldest) = silent.min_by_key(|place| place.since) else {
-            return Found::Nothing(conduct, "all places of those who are no VMs yet are taken");
+            return Found::Nothing(misbehaviour, "all places of those who are no VMs yet are taken");
         };
         let left = GRACE.saturating_sub(now.saturating_duration_since(oldest.since));
         if !left.is_zero() {
@@ -226,7 +227,7 @@ impl Places {
         if let Some(signals) = oldest.signals.get() {
             signals.give_way();
         }
-        Found::Place(conduct)
+        Found::Place(misbehaviour)
     }
 }
 
@@ -247,8 +248,8 @@ mod tests {
 
         /// True if it gets in.
         fn come(&mut self, pid: i32, uid: u32) -> bool {
-            let Found::Place(conduct) = self.places.find(pid, uid, true, self.now) else { return false };
-            let place = Arc::new(Place::new(pid, uid, self.now, conduct));
+            let Found::Place(misbehaviour) = self.places.find(pid, uid, true, self.now) else { return false };
+            let place = Arc::new(Place::new(pid, uid, self.now, misbehaviour));
             self.places.places.push(Arc::downgrade(&place));
             self.taken.push(place);
             true
@@ -292,15 +293,18 @@ mod tests {
 
     #[test]
     fn tenants_of_a_user_are_admitted_in_a_burst_and_then_one_by_one() {
-        let conduct = Conduct::new(7);
+        let misbehaviour = Misbehaviour::new(7);
         let start = Instant::now() + BETWEEN;
-        assert!((0..BURST).all(|_| conduct.wait_to_ask(start).is_zero()));
-        assert_eq!([1, 2].map(|_| conduct.wait_to_ask(start)), [BETWEEN, BETWEEN * 2]);
-        assert_eq!(conduct.wait_to_ask(start + BETWEEN * 4), Duration::ZERO, "they have had their time");
+        assert!((0..BURST).all(|_| misbehaviour.wait_to_ask(start).is_zero()));
+        assert_eq!([1, 2].map(|_| misbehaviour.wait_to_ask(start)), [BETWEEN, BETWEEN * 2]);
+        assert_eq!(misbehaviour.wait_to_ask(start + BETWEEN * 4), Duration::ZERO, "they have had their time");
 
         let later = start + BETWEEN * 1000;
-        assert!((0..BURST).all(|_| conduct.wait_to_ask(later).is_zero()), "pauses save no more than a burst");
-        assert_eq!(conduct.wait_to_ask(later), BETWEEN);
+        assert!(
+            (0..BURST).all(|_| misbehaviour.wait_to_ask(later).is_zero()),
+            "pauses save no more than a burst"
+        );
+        assert_eq!(misbehaviour.wait_to_ask(later), BETWEEN);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::commands::{Command, Commands};
 use super::gate::Gate;
 use crate::machine::guests::Guest;
 use crate::machine::hang::Reset;
-use crate::machine::settings::{InForce, Order};
+use crate::machine::settings::{EffectiveSettings, Order};
 use gpuvmk_scheduler::share::Rejection;
 
 /// How long an operator's request may wait for the service's thread.
@@ -36,7 +36,7 @@ impl ServiceRemote {
     }
 
     /// Carries out an operator's order; `None` when the service has ended or does not answer.
-    pub fn set(&self, order: Order) -> Option<Result<InForce, Rejection>> {
+    pub fn set(&self, order: Order) -> Option<Result<EffectiveSettings, Rejection>> {
         let (answer, done) = sync_channel(1);
         self.commands.send(Command::Set(order, answer));
         done.recv_timeout(PATIENCE).ok()

@@ -17,7 +17,7 @@ use crate::protocol::{
     TenantLimits,
 };
 use crate::wire::MAX_RUNLIST;
-use crate::{Patience, connect, connect_in_process};
+use crate::{LinkTimeouts, connect, connect_in_process};
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel};
 use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_gpu::GpuEvent;
@@ -86,7 +86,7 @@ impl Setup {
     }
 
     fn join(&self, name: &str) -> (Arc<dyn AggregatorLink>, Grant) {
-        connect(&self.path(), hello(name), &Patience::none()).unwrap()
+        connect(&self.path(), hello(name), &LinkTimeouts::none()).unwrap()
     }
 }
 
@@ -173,8 +173,8 @@ fn doorbells_arrive_and_are_counted() {
 fn requests_through_the_mailbox_are_answered_awake_and_asleep() {
     let setup = Setup::new();
     for awake in [Duration::from_secs(1), Duration::from_nanos(1)] {
-        let patience = Patience { awake, ..Patience::none() };
-        let (link, _grant) = connect(&setup.path(), hello("vm1"), &patience).unwrap();
+        let timeouts = LinkTimeouts { awake, ..LinkTimeouts::none() };
+        let (link, _grant) = connect(&setup.path(), hello("vm1"), &timeouts).unwrap();
         furnish(&*link);
 
         let long = Request::SetRunlist(vec![GuestChannel(9); MAX_RUNLIST]);
@@ -255,7 +255,7 @@ fn second_vm_of_the_same_name_is_refused() {
     let setup = Setup::new();
     let (_link, _grant) = setup.join("vm1");
 
-    let refusal = connect(&setup.path(), hello("vm1"), &Patience::none()).err().unwrap();
+    let refusal = connect(&setup.path(), hello("vm1"), &LinkTimeouts::none()).err().unwrap();
 
     assert!(matches!(refusal, LinkError::Refused { kind: RefusalKind::Name, .. }), "{refusal}");
 }
@@ -323,8 +323,8 @@ fn client_waits_for_an_aggregator_that_starts_later() {
     let path = folder.path().join("gpu");
     let client = {
         let path = path.clone();
-        let patience = Patience::until(Cancel::default());
-        std::thread::spawn(move || connect(&path, hello("vm1"), &patience).map(|_| ()))
+        let timeouts = LinkTimeouts::until(Cancel::default());
+        std::thread::spawn(move || connect(&path, hello("vm1"), &timeouts).map(|_| ()))
     };
     std::thread::sleep(Duration::from_millis(150));
     let (gpu, _fake) = FakeGpu::new();
@@ -341,8 +341,8 @@ fn absent_aggregator_and_cancelled_wait_are_errors() {
     let cancelled = Cancel::new().unwrap();
     cancelled.cancel();
 
-    assert!(matches!(connect(&path, hello("x"), &Patience::none()), Err(LinkError::Lost(_))));
-    assert!(matches!(connect(&path, hello("x"), &Patience::until(cancelled)), Err(LinkError::Lost(_))));
+    assert!(matches!(connect(&path, hello("x"), &LinkTimeouts::none()), Err(LinkError::Lost(_))));
+    assert!(matches!(connect(&path, hello("x"), &LinkTimeouts::until(cancelled)), Err(LinkError::Lost(_))));
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn storm_is_held_to_its_part_of_the_thread_and_nobody_is_stuck() {
     let storm = |name: &str, thread_time: u8| {
         let limits = TenantLimits { thread_time, ..TenantLimits::default() };
         let (link, _grant) =
-            connect(&setup.path(), Hello { limits, ..hello(name) }, &Patience::none()).unwrap();
+            connect(&setup.path(), Hello { limits, ..hello(name) }, &LinkTimeouts::none()).unwrap();
         furnish(&*link);
         let mapping = |page: u64| GuestMapping {
             va: GpuVa(page << 12),

@@ -21,7 +21,7 @@ pub use self::thread_account::ThreadAccount;
 use crate::dma_map::DmaMap;
 use crate::partition::Partition;
 use crate::protocol::{RefusalKind, SpaceId};
-use crate::report::{FailSafeNow, FailSafeReason};
+use crate::report::{FailSafeReason, FailSafeState};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use gpuvmk_host::reaper::Account;
@@ -117,7 +117,7 @@ pub struct Tenant {
     /// Hardware failed it: its resources are never given to anybody else.
     pub quarantined: bool,
     /// The aggregator does not serve it until it asks for a reset.
-    pub fail_safe: Option<FailSafeNow>,
+    pub fail_safe: Option<FailSafeState>,
     /// Requests since its last reset that no honest backend sends.
     pub violations: u32,
     /// In whose name its files and mappings are closed.
@@ -183,7 +183,7 @@ impl Tenant {
     /// Puts it into fail-safe state, if it is not in it.
     pub fn fail(&mut self, reason: FailSafeReason, took: Duration) {
         if self.fail_safe.is_none() {
-            self.fail_safe = Some(FailSafeNow::new(reason, took));
+            self.fail_safe = Some(FailSafeState::new(reason, took));
             self.counters.fail_safe = self.counters.fail_safe.saturating_add(1);
         }
     }

@@ -1,8 +1,8 @@
 //! `gpuvmk apply DIR`, `gpuvmk assert DIR`: what runs becomes what a folder of configuration files says, or
 //! is compared with it. Who starts and stops processes is systemd, or a command of the operator's.
 
+mod desired;
 mod plan;
-mod wish;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,8 +12,8 @@ use anyhow::{Context, bail, ensure};
 use gpuvmk_control_client::{Status, TenantStatus};
 use serde_json::{Value, json};
 
+use self::desired::DesiredState;
 use self::plan::{Step, steps};
-use self::wish::Wish;
 use super::output::CARRIED_OUT;
 
 /// How long what was started or stopped may take to be there, or gone.
@@ -75,8 +75,8 @@ pub(super) struct AssertArgs {
 
 pub(super) fn assert(args: &AssertArgs) -> anyhow::Result<ExitCode> {
     let mut found = Vec::new();
-    for wish in wish::read(&args.folder)? {
-        found.extend(steps(&wish, state(&wish.control)?.as_ref()));
+    for desired in desired::read(&args.folder)? {
+        found.extend(steps(&desired, state(&desired.control)?.as_ref()));
     }
     for step in &found {
         say!("{step}")?;
@@ -90,12 +90,12 @@ pub(super) fn assert(args: &AssertArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     // All files first: nothing is done where one is wrong.
-    let wishes = wish::read(&args.folder)?;
+    let desired = desired::read(&args.folder)?;
     let (mut done, mut left) = (Vec::new(), Vec::new());
     // What cannot be shown is done all the same: half of a folder would be worse.
     let mut told = Ok(());
-    for wish in &wishes {
-        for step in steps(wish, state(&wish.control)?.as_ref()) {
+    for desired in &desired {
+        for step in steps(desired, state(&desired.control)?.as_ref()) {
             if args.only_settings && step.starts_or_stops() {
                 continue;
             }
@@ -105,7 +105,7 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
                 continue;
             }
             if !args.dry_run {
-                carry_out(args, wish, &step).with_context(|| format!("Not done: {step}"))?;
+                carry_out(args, desired, &step).with_context(|| format!("Not done: {step}"))?;
             }
             done.push(step);
         }
@@ -136,8 +136,8 @@ fn call(control: &Path, method: &str, params: &Value) -> anyhow::Result<Value> {
     Ok(gpuvmk_control_client::call(control, method, params)?)
 }
 
-fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
-    let control = &wish.control;
+fn carry_out(args: &Args, desired: &DesiredState, step: &Step) -> anyhow::Result<()> {
+    let control = &desired.control;
     match step {
         Step::StartGpu { gpu, file } => {
             shell(&args.start, "aggregator", &stem(file), Some(file))?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gpuvmk_control_client::{GuestStatus, ShareStatus, Status};
 use serde_json::{Value, json};
 
-use super::wish::{self, Setting, Wish};
+use super::desired::{self, DesiredState, Setting};
 use crate::host::size::show_size;
 
 /// A step.
@@ -91,43 +91,43 @@ impl fmt::Display for Step {
 }
 
 /// The steps for one GPU; `status` is what its aggregator says, if it runs.
-pub(super) fn steps(wish: &Wish, status: Option<&Status>) -> Vec<Step> {
-    let gpu = wish.gpu.name.clone();
+pub(super) fn steps(desired: &DesiredState, status: Option<&Status>) -> Vec<Step> {
+    let gpu = desired.gpu.name.clone();
     let start = |(file, vm): &(PathBuf, _)| {
         let vm: &crate::config::VmConfig = vm;
         Step::StartVm { gpu: gpu.clone(), vm: vm.name.clone(), file: file.clone() }
     };
     let Some(status) = status else {
-        let aggregator = Step::StartGpu { gpu: gpu.clone(), file: wish.file.clone() };
-        return std::iter::once(aggregator).chain(wish.vms.iter().map(start)).collect();
+        let aggregator = Step::StartGpu { gpu: gpu.clone(), file: desired.file.clone() };
+        return std::iter::once(aggregator).chain(desired.vms.iter().map(start)).collect();
     };
     let mut steps = Vec::new();
     let set = |key: &str| match key {
         "slice" => status.gpu.slice_us,
         _ => status.gpu.period_us,
     };
-    let mut settings = differing(&wish::policy(&wish.gpu), set);
-    let policy = wish.gpu.policy.name();
+    let mut settings = differing(&desired::policy(&desired.gpu), set);
+    let policy = desired.gpu.policy.name();
     if status.gpu.policy != policy {
         settings.insert(0, format!("policy={policy}"));
     }
     if !settings.is_empty() {
         steps.push(Step::SetGpu { gpu: gpu.clone(), settings });
     }
-    steps.extend(list_steps(wish, status.gpu.vms.as_deref()));
+    steps.extend(list_steps(desired, status.gpu.vms.as_deref()));
     // Who is to go makes room for who is to come.
     for tenant in &status.tenants {
-        if !wish.vms.iter().any(|(_, wanted)| wanted.name == tenant.name) {
+        if !desired.vms.iter().any(|(_, wanted)| wanted.name == tenant.name) {
             steps.push(Step::StopVm { gpu: gpu.clone(), vm: tenant.name.clone() });
         }
     }
-    for entry in &wish.vms {
+    for entry in &desired.vms {
         let vm = &entry.1;
         let Some(tenant) = status.tenant(&vm.name) else {
             steps.push(start(entry));
             continue;
         };
-        let settings = differing(&wish::share(vm), |key| granted(tenant.share.as_ref()?, key));
+        let settings = differing(&desired::share(vm), |key| granted(tenant.share.as_ref()?, key));
         if !settings.is_empty() && !tenant.vouched {
             let uid = tenant.uid;
             steps.push(Step::Unvouched { gpu: gpu.clone(), vm: vm.name.clone(), uid });
@@ -149,10 +149,10 @@ pub(super) fn steps(wish: &Wish, status: Option<&Status>) -> Vec<Step> {
 }
 
 /// What is to change of the list of those who may come.
-fn list_steps(wish: &Wish, present: Option<&[GuestStatus]>) -> Vec<Step> {
-    let gpu = &wish.gpu.name;
+fn list_steps(desired: &DesiredState, present: Option<&[GuestStatus]>) -> Vec<Step> {
+    let gpu = &desired.gpu.name;
     let restart = |why: String| Step::RestartGpu { gpu: gpu.clone(), why };
-    let Some(wanted) = &wish.guests else {
+    let Some(wanted) = &desired.guests else {
         return if present.is_some() {
             vec![restart("a list of VMs that the file has no more".to_owned())]
         } else {
@@ -205,7 +205,7 @@ mod tests {
     const GPU: &str = "name = \"gpu0\"\nbackend = \"soft\"\nvram = \"256M\"\npolicy = \"weighted\"\nslice = 3000\n\
                        [socket]\npath = \"gpu0.sock\"\n[control]\npath = \"gpu0.control\"\n";
 
-    fn folder(vms: &[(&str, &str)]) -> (tempfile::TempDir, Wish) {
+    fn folder(vms: &[(&str, &str)]) -> (tempfile::TempDir, DesiredState) {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("gpu0.toml", GPU);
@@ -213,9 +213,9 @@ mod tests {
             let text = format!("name = \"{vm}\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n{more}\n");
             write(&format!("{vm}.toml"), &text);
         }
-        let mut wishes = wish::read(folder.path()).unwrap();
-        assert_eq!(wishes.len(), 1);
-        (folder, wishes.remove(0))
+        let mut desired = desired::read(folder.path()).unwrap();
+        assert_eq!(desired.len(), 1);
+        (folder, desired.remove(0))
     }
 
     fn tenant(name: &str) -> Value {
@@ -227,37 +227,37 @@ mod tests {
         json!({ "gpu": { "policy": "weighted", "slice_us": 3000, "period_us": null }, "tenants": tenants })
     }
 
-    fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
+    fn steps(desired: &DesiredState, status: Option<&Value>) -> Vec<Step> {
         let status = status.map(|status| serde_json::from_value(status.clone()).unwrap());
-        super::steps(wish, status.as_ref())
+        super::steps(desired, status.as_ref())
     }
 
-    fn shown(wish: &Wish, status: Option<&Value>) -> Vec<String> {
-        steps(wish, status).iter().map(ToString::to_string).collect()
+    fn shown(desired: &DesiredState, status: Option<&Value>) -> Vec<String> {
+        steps(desired, status).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn nothing_is_to_do_where_all_is_as_wanted() {
-        let (_folder, wish) = folder(&[("vm1", ""), ("vm2", "weight = 100")]);
-        assert_eq!(steps(&wish, Some(&status(&[tenant("vm2"), tenant("vm1")]))), []);
+        let (_folder, desired) = folder(&[("vm1", ""), ("vm2", "weight = 100")]);
+        assert_eq!(steps(&desired, Some(&status(&[tenant("vm2"), tenant("vm1")]))), []);
     }
 
     #[test]
     fn everything_starts_where_nothing_runs() {
-        let (_folder, wish) = folder(&[("vm1", "")]);
-        assert_eq!(shown(&wish, None), ["gpu0: start its aggregator", "gpu0: vm1: start"]);
+        let (_folder, desired) = folder(&[("vm1", "")]);
+        assert_eq!(shown(&desired, None), ["gpu0: start its aggregator", "gpu0: vm1: start"]);
     }
 
     #[test]
     fn vms_come_go_and_change() {
-        let (_folder, wish) =
+        let (_folder, desired) =
             folder(&[("vm1", "weight = 300\ncap = 50"), ("vm3", ""), ("vm4", "channels = 8")]);
         let mut status = status(&[tenant("vm1"), tenant("vm2"), tenant("vm4")]);
         status["gpu"]["policy"] = "fifo".into();
         status["gpu"]["slice_us"] = Value::Null;
 
         assert_eq!(
-            shown(&wish, Some(&status)),
+            shown(&desired, Some(&status)),
             [
                 "gpu0: set policy=weighted slice=3000",
                 "gpu0: vm2: stop",
@@ -275,33 +275,33 @@ mod tests {
             "{GPU}[[vm]]\nname = \"vm1\"\nuser = 1001\nvram = \"64M\"\nweight = 300\n[[vm]]\nname = \"vm2\"\nuser = 1002\nvram = \"64M\"\n"
         );
         std::fs::write(folder.path().join("gpu0.toml"), text).unwrap();
-        let wish = wish::read(folder.path()).unwrap().remove(0);
+        let desired = desired::read(folder.path()).unwrap().remove(0);
         let listed: Vec<GuestStatus> =
-            wish.guests.iter().flatten().map(|(name, guest)| guest.status(name)).collect();
+            desired.guests.iter().flatten().map(|(name, guest)| guest.status(name)).collect();
         let mut status = status(&[tenant("vm1")]);
         status["gpu"]["vms"] = json!(listed);
-        assert_eq!(shown(&wish, Some(&status)), ["gpu0: vm1: set weight=300"], "what its section says");
+        assert_eq!(shown(&desired, Some(&status)), ["gpu0: vm1: set weight=300"], "what its section says");
 
         status["gpu"]["vms"] = json!([{ "name": "old", "vram": 1, "channels": 1 }, listed[1]]);
         assert_eq!(
-            shown(&wish, Some(&status))[..2],
+            shown(&desired, Some(&status))[..2],
             ["gpu0: old: may come no more", "gpu0: vm1: may come, as its section says"]
         );
         status["gpu"]["vms"] = Value::Null;
         assert_eq!(
-            shown(&wish, Some(&status))[0],
+            shown(&desired, Some(&status))[0],
             "gpu0: its aggregator must be restarted for the [[vm]] sections of its file"
         );
     }
 
     #[test]
     fn nothing_is_set_on_a_vm_that_only_says_that_it_is_it() {
-        let (_folder, wish) = folder(&[("vm1", "weight = 300")]);
+        let (_folder, desired) = folder(&[("vm1", "weight = 300")]);
         let mut squatter = tenant("vm1");
         squatter["vouched"] = false.into();
         squatter["uid"] = 666.into();
 
-        let found = steps(&wish, Some(&status(&[squatter])));
+        let found = steps(&desired, Some(&status(&[squatter])));
 
         assert_eq!(found, [Step::Unvouched { gpu: "gpu0".into(), vm: "vm1".into(), uid: 666 }]);
         assert!(found[0].is_left_to_others());
@@ -313,7 +313,7 @@ mod tests {
         let with = |section: &str| {
             let text = format!("{GPU}[[vm]]\nuser = 1001\n{section}\n");
             std::fs::write(folder.path().join("gpu0.toml"), text).unwrap();
-            format!("{:#}", wish::read(folder.path()).unwrap_err())
+            format!("{:#}", desired::read(folder.path()).unwrap_err())
         };
         for (section, said) in [
             ("name = \"vm2\"\nvram = \"64M\"", "no [[vm]] section of that name"),
@@ -333,7 +333,7 @@ mod tests {
     fn folders_that_make_no_sense_are_refused_with_the_file() {
         let (folder, _) = folder(&[("vm1", "")]);
         let path = folder.path();
-        let said = |path: &Path| format!("{:#}", wish::read(path).unwrap_err());
+        let said = |path: &Path| format!("{:#}", desired::read(path).unwrap_err());
         std::fs::write(path.join("zz.toml"), "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n")
             .unwrap();
         assert!(said(path).contains("vm1.toml has already"), "{}", said(path));

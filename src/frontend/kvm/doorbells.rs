@@ -24,7 +24,7 @@ const END: u64 = u64::MAX;
 
 /// One write that KVM knows.
 #[derive(Debug)]
-struct Bell {
+struct RegisteredDoorbell {
     event: EventFd,
     gpa: u64,
     /// What epoll says of it.
@@ -33,7 +33,7 @@ struct Bell {
 
 #[derive(Debug, Default)]
 struct Bells {
-    known: BTreeMap<CoalescableWrite, Bell>,
+    known: BTreeMap<CoalescableWrite, RegisteredDoorbell>,
     /// Where each region is.
     places: BTreeMap<u32, u64>,
     next: u64,
@@ -85,12 +85,12 @@ impl Shared {
         let result = self.vm.register_ioevent(&event, &IoEventAddress::Mmio(gpa), write.value);
         result.map_err(KvmError::call("Adding an ioeventfd"))?;
         bells.next = bells.next.wrapping_add(1);
-        bells.known.insert(write, Bell { event, gpa, number });
+        bells.known.insert(write, RegisteredDoorbell { event, gpa, number });
         Ok(())
     }
 
     /// Has KVM forget a write.
-    fn remove(&self, write: &CoalescableWrite, bell: &Bell) {
+    fn remove(&self, write: &CoalescableWrite, bell: &RegisteredDoorbell) {
         let result = self.vm.unregister_ioevent(&bell.event, &IoEventAddress::Mmio(bell.gpa), write.value);
         if let Err(error) = result {
             log::warn!("KVM does not forget a doorbell: {error}");

@@ -4,7 +4,7 @@
 //! memory and clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest
 //! that has the whole card does that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`]
 //! takes from it what belongs to the units, in [`Section`]s that can be played one by one, and leaves out
-//! what was about that guest's memory, its channels or its interrupts ([`Why`]); the register driver does
+//! what was about that guest's memory, its channels or its interrupts ([`SkipReason`]); the register driver does
 //! those itself. The rules are data ([`rules`]).
 //!
 //! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file
@@ -18,7 +18,7 @@ mod text;
 mod tests;
 
 pub use record::{NoScript, Recorder, Report};
-pub use rules::{Section, Why};
+pub use rules::{Section, SkipReason};
 pub use text::BadScript;
 
 use std::collections::BTreeMap;

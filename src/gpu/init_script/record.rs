@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rules::{Rule, Section, Why, rule};
+use super::rules::{Rule, Section, SkipReason, rule};
 use super::{MOST_STEPS, Script, Step};
 use gpuvmk_chip::gf100;
 use gpuvmk_chip::gf100::regs::falcon::CPU_CONTROL;
@@ -53,7 +53,7 @@ pub enum NoScript {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Writes that are not in the script.
-    pub skipped: BTreeMap<Why, u64>,
+    pub skipped: BTreeMap<SkipReason, u64>,
     /// Registers in the script that the chip's tables do not have.
     pub undeclared: BTreeSet<u32>,
     /// Registers that no rule knows, which are not in it.
@@ -220,11 +220,11 @@ impl Recorder {
         match (rule(offset), self.section(offset)) {
             (Rule::Skip(why), _) => {
                 *self.report.skipped.entry(why).or_default() += 1;
-                if why == Why::Unknown {
+                if why == SkipReason::Unknown {
                     self.report.unknown.insert(offset);
                 }
             }
-            (_, None) => *self.report.skipped.entry(Why::Later).or_default() += 1,
+            (_, None) => *self.report.skipped.entry(SkipReason::Later).or_default() += 1,
             (_, Some(section)) => {
                 if let Some(falcon) = falcon(section)
                     && offset

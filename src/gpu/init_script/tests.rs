@@ -68,8 +68,8 @@ fn each_part_has_what_was_done_for_it() {
     );
     assert_eq!(script.section(Section::Golden).unwrap(), [w(0x40_5000, 3), wait(0x40_0700, u32::MAX, 0)]);
     assert_eq!(script.section(Section::Copy0), None);
-    assert_eq!(report.skipped[&Why::Memory], 2, "{report:?}");
-    assert_eq!(report.skipped[&Why::Later], 3, "{report:?}");
+    assert_eq!(report.skipped[&SkipReason::Memory], 2, "{report:?}");
+    assert_eq!(report.skipped[&SkipReason::Later], 3, "{report:?}");
 }
 
 #[test]

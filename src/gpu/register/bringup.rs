@@ -9,7 +9,7 @@ use super::bus::Bus;
 use super::channels::{self, Channels};
 use super::contexts::{Contexts, ENGINES, enable_bit};
 use super::events::Interrupts;
-use super::homes::{self, Homes};
+use super::host_backed::{self, HostBackedVram};
 use super::idle::IdleCounters;
 use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
@@ -92,7 +92,7 @@ pub(super) fn bring_up(
     let mut bar1 = Bar1::new(&bus, &mut memory, sink)?;
     let granule = match kind {
         Vram::Shared => shared_granule(&bus, &mut bar1, &memory, vram)?,
-        Vram::Private => homes::GRANULE,
+        Vram::Private => host_backed::GRANULE,
     };
     let host = share.next_multiple_of(granule);
     let end = match kind {
@@ -102,12 +102,12 @@ pub(super) fn bring_up(
     if host >= end {
         return Err(GpuError::Invalid(format!("{vram:#x} bytes of VRAM leave nothing for tenants")));
     }
-    let homes = match kind {
+    let host_backed = match kind {
         Vram::Shared => {
             map_host_memory(&bus, &mut bar1, &mut memory, host)?;
             None
         }
-        Vram::Private => Some(Homes::new(function, host, end)),
+        Vram::Private => Some(HostBackedVram::new(function, host, end)),
     };
 
     let interrupts = Interrupts::new(&bus)?;
@@ -129,23 +129,23 @@ pub(super) fn bring_up(
             va_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
-            first_iova: homes.as_ref().map_or(FIRST_IOVA, Homes::first_iova_behind),
+            first_iova: host_backed.as_ref().map_or(FIRST_IOVA, HostBackedVram::first_iova_behind),
             spaces: u32::try_from(super::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: memory.free_bytes() / 4 * 3,
             kinds: &gf100::KINDS,
             // Tenants' VRAM is the host's memory on a card.
-            scrub: if homes.is_some() { ScrubMode::HostMemory } else { ScrubMode::Files },
+            scrub: if host_backed.is_some() { ScrubMode::HostMemory } else { ScrubMode::Files },
             // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one
             // context to the next.
-            switch_time: Duration::from_micros(if homes.is_some() { 150 } else { 10 }),
+            switch_time: Duration::from_micros(if host_backed.is_some() { 150 } else { 10 }),
             shortest_turn: Duration::ZERO,
             // The kernel's VFIO waits for a card; a software GPU is this process's own.
-            close_when_lost: homes.is_some(),
+            close_when_lost: host_backed.is_some(),
         },
         bus,
         memory,
         bar1,
-        homes,
+        host_backed,
         lent,
         contexts,
         channels,

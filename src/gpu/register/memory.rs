@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bus::Bus;
-use super::homes::Home;
+use super::host_backed::HostBacked;
 use crate::{GpuError, OwnMemory};
 use gpuvmk_chip::addr::{HostVram, PAGE_SIZE};
 use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
@@ -34,7 +34,7 @@ enum Place {
     /// VRAM that the GPU shares.
     Mapped(Mapping),
     /// The host's, in place of VRAM.
-    Ram { home: Home, function: Arc<dyn PciFunction> },
+    Ram { ram: HostBacked, function: Arc<dyn PciFunction> },
 }
 
 /// Who has which page, and how it is reached. Addresses begin at 0 wherever the memory is.
@@ -53,7 +53,7 @@ impl HostMemory {
     /// The host's RAM in place of VRAM `[0, size)`, for a card to which VRAM is far. Pages are locked in
     /// memory when they are taken.
     pub(super) fn in_ram(function: Arc<dyn PciFunction>, size: u64) -> Result<Self, GpuError> {
-        Ok(Self::at(Place::Ram { home: Home::new(0, size)?, function }, size))
+        Ok(Self::at(Place::Ram { ram: HostBacked::new(0, size)?, function }, size))
     }
 
     fn at(place: Place, size: u64) -> Self {
@@ -71,8 +71,8 @@ impl HostMemory {
     pub(super) fn physical(&self, address: u64) -> PhysicalAddress {
         match &self.place {
             Place::Window { .. } | Place::Mapped(_) => PhysicalAddress { aperture: Aperture::Vram, address },
-            Place::Ram { home, .. } => {
-                PhysicalAddress { aperture: Aperture::SystemCoherent, address: home.iova(address).0 }
+            Place::Ram { ram, .. } => {
+                PhysicalAddress { aperture: Aperture::SystemCoherent, address: ram.iova(address).0 }
             }
         }
     }
@@ -109,8 +109,8 @@ impl HostMemory {
         if old_end > end {
             self.free.insert(end, old_end.saturating_sub(end));
         }
-        if let Place::Ram { home, function } = &mut self.place
-            && let Err(error) = home.tell(function.as_ref(), aligned, end)
+        if let Place::Ram { ram, function } = &mut self.place
+            && let Err(error) = ram.tell(function.as_ref(), aligned, end)
         {
             self.give_back(aligned, size);
             return Err(error);
@@ -149,7 +149,7 @@ impl HostMemory {
         let (bus, base) = match &self.place {
             Place::Window { bus, base } => (bus, base),
             Place::Mapped(memory) => return memory.write(address, data).map_err(outside),
-            Place::Ram { home, .. } => return home.memory().write(address, data).map_err(outside),
+            Place::Ram { ram, .. } => return ram.memory().write(address, data).map_err(outside),
         };
         let mut at = address;
         for word in data.chunks(8) {
@@ -166,7 +166,7 @@ impl HostMemory {
         let (bus, base) = match &self.place {
             Place::Window { bus, base } => (bus, base),
             Place::Mapped(memory) => return memory.read(address, data).map_err(outside),
-            Place::Ram { home, .. } => return home.memory().read(address, data).map_err(outside),
+            Place::Ram { ram, .. } => return ram.memory().read(address, data).map_err(outside),
         };
         let mut at = address;
         for word in data.chunks_mut(4) {
@@ -184,7 +184,7 @@ impl HostMemory {
         const ZEROS: [u8; 4096] = [0; 4096];
         match &self.place {
             Place::Mapped(memory) => return memory.fill(address, size, 0).map_err(outside),
-            Place::Ram { home, .. } => return home.memory().fill(address, size, 0).map_err(outside),
+            Place::Ram { ram, .. } => return ram.memory().fill(address, size, 0).map_err(outside),
             Place::Window { .. } => {}
         }
         for page in (address..address.saturating_add(size)).step_by(ZEROS.len()) {

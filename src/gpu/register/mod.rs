@@ -4,7 +4,7 @@
 //! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
 //! context images in memory of its own, and decodes interrupts. Falcon firmware and context images are ours,
 //! never a guest's. All that, and tenants' VRAM, is the GPU's VRAM where it shares that with processes (the
-//! software GPU), and the host's memory on a card ([`homes`]).
+//! software GPU), and the host's memory on a card ([`host_backed`]).
 //!
 //! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
 
@@ -13,7 +13,7 @@ mod bus;
 mod channels;
 mod contexts;
 mod events;
-mod homes;
+mod host_backed;
 mod idle;
 mod memory;
 mod script;
@@ -31,7 +31,7 @@ use self::bus::Bus;
 use self::channels::{Channels, Places};
 use self::contexts::Contexts;
 use self::events::Interrupts;
-use self::homes::Homes;
+use self::host_backed::HostBackedVram;
 use self::idle::IdleCounters;
 use self::memory::HostMemory;
 use self::space::Space;
@@ -64,7 +64,7 @@ pub struct RegisterDriver {
     memory: HostMemory,
     bar1: Bar1,
     /// None where the GPU shares VRAM.
-    homes: Option<Homes>,
+    host_backed: Option<HostBackedVram>,
     /// VRAM for channels of the host's own, where [`Self::memory`] is none.
     lent: Option<HostMemory>,
     contexts: Contexts,
@@ -118,8 +118,10 @@ impl RegisterDriver {
     /// A word of a channel's USERD.
     fn userd(&self, channel: HostChannel, offset: u64) -> Result<u32, GpuError> {
         let userd = self.channels.userd(channel)?;
-        match &self.homes {
-            Some(homes) if homes.hold(userd) => homes.read_u32(HostVram(userd.0.saturating_add(offset))),
+        match &self.host_backed {
+            Some(host_backed) if host_backed.hold(userd) => {
+                host_backed.read_u32(HostVram(userd.0.saturating_add(offset)))
+            }
             _ => self.bar1.userd(&self.bus, channel, offset),
         }
     }
@@ -135,8 +137,8 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        match &mut self.homes {
-            Some(homes) => homes.share(start, size),
+        match &mut self.host_backed {
+            Some(host_backed) => host_backed.share(start, size),
             None => self.bar1.share(&self.bus, &self.memory, start, size),
         }
     }
@@ -145,12 +147,12 @@ impl GpuDriver for RegisterDriver {
         self.check_tenant_memory(start, size)?;
         let granule = self.info.partition_granule;
         let limit = self.info.tenant_vram.0.saturating_add(self.info.tenant_vram_size);
-        let Self { homes, bus, bar1, memory, .. } = self;
-        match homes {
-            Some(homes) => {
+        let Self { host_backed, bus, bar1, memory, .. } = self;
+        match host_backed {
+            Some(host_backed) => {
                 // A little at a time, so that little is left to be freed when a file goes.
-                homes.scrub(start, size)?;
-                homes.release(start, size)?;
+                host_backed.scrub(start, size)?;
+                host_backed.release(start, size)?;
             }
             None => {
                 for (start, size) in granules_that_end_in(start.0, size, granule, limit) {
@@ -218,11 +220,11 @@ impl GpuDriver for RegisterDriver {
         table_budget: u64,
         budget: &mut Budget,
     ) -> Result<Progress, GpuError> {
-        let Self { bus, memory, homes, spaces, .. } = self;
+        let Self { bus, memory, host_backed, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        let resolve = |mapping: &HostMapping| match homes {
+        let resolve = |mapping: &HostMapping| match host_backed {
             // What cannot be shown to the card stays a fault.
-            Some(homes) => homes.resolve(mapping).map_err(GpuError::as_unmappable),
+            Some(host_backed) => host_backed.resolve(mapping).map_err(GpuError::as_unmappable),
             None => Ok(*mapping),
         };
         let updated = space.advance_update(memory, update, resolve, table_budget, budget);
@@ -264,10 +266,10 @@ impl GpuDriver for RegisterDriver {
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
         let directory = self.space(spec.space)?.directory();
-        let Self { bus, memory, bar1, homes, contexts, channels, .. } = self;
-        let userd = match homes {
-            Some(homes) if homes.hold(spec.userd) => {
-                let Iova(address) = homes.reach(spec.userd, USERD_SIZE)?;
+        let Self { bus, memory, bar1, host_backed, contexts, channels, .. } = self;
+        let userd = match host_backed {
+            Some(host_backed) if host_backed.hold(spec.userd) => {
+                let Iova(address) = host_backed.reach(spec.userd, USERD_SIZE)?;
                 PhysicalAddress { aperture: Aperture::SystemCoherent, address }
             }
             _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
@@ -377,8 +379,8 @@ impl GpuDriver for RegisterDriver {
 impl Scrubber for RegisterDriver {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         self.check_tenant_memory(start, size)?;
-        match &mut self.homes {
-            Some(homes) => homes.scrub(start, size)?,
+        match &mut self.host_backed {
+            Some(host_backed) => host_backed.scrub(start, size)?,
             None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)?,
         }
         Ok(Scrub::Done)

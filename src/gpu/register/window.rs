@@ -6,7 +6,7 @@
 //! | poll area (4 KiB pages) | USERD (4 KiB pages) |   ...    | sharing window (128 KiB pages) |
 //! ```
 //!
-//! The channels of tenants whose memory is the host's ([`super::homes`]) have their USERD there, and show
+//! The channels of tenants whose memory is the host's ([`super::host_backed`]) have their USERD there, and show
 //! none.
 //!
 //! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own,

@@ -11,7 +11,7 @@ use super::error::{OpenError, RmError};
 use super::inventory::elsewhere;
 use super::kernel::Kernel;
 use super::places::{HostDriver, Places};
-use super::sys::{Lowered, NodeKernel, is_root, lower};
+use super::sys::{LoweredPrivileges, NodeKernel, is_root, lower};
 use super::{RmConfig, RmDriver};
 
 /// The NVIDIA driver, and who we are for it.
@@ -19,7 +19,7 @@ pub struct Opened {
     /// The NVIDIA driver.
     pub kernel: Arc<dyn Kernel>,
     /// The way back to root, where this process is root's.
-    lowered: Option<Lowered>,
+    lowered: Option<LoweredPrivileges>,
 }
 
 impl std::fmt::Debug for Opened {

@@ -14,7 +14,7 @@ use super::channels::{Channels, EngineTable, MAX_CHANNELS};
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::error::OpenError;
 use super::events::Events;
-use super::pinner::{Desk, Pinner, Threads};
+use super::pinner::{PinContext, Pinner, Threads};
 use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{Cleaner, GRANULE, Vram};
@@ -106,13 +106,13 @@ impl RmDriver {
         let worker = Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
             .map_err(|error| OpenError::Setup(Box::new(error)))?;
         let wake = wake()?;
-        let desk = Desk {
+        let context = PinContext {
             kernel: device.client.shared_kernel(),
             node: Arc::new(device.file().try_clone_to_owned()?),
             client: device.client.root(),
             device: device.device,
         };
-        let pinner = Box::new(Threads::start(&desk, &wake)?);
+        let pinner = Box::new(Threads::start(&context, &wake)?);
         let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
         Self::with_helpers(device, doorbell, helpers, facts, table, vram)
     }

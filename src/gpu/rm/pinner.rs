@@ -67,7 +67,7 @@ pub enum Answer {
 
 /// What orders are carried out with.
 #[derive(Clone)]
-pub struct Desk {
+pub struct PinContext {
     /// The module.
     pub kernel: Arc<dyn Kernel>,
     /// The GPU's file.
@@ -78,7 +78,7 @@ pub struct Desk {
     pub device: Handle,
 }
 
-impl Desk {
+impl PinContext {
     /// Carries an order out.
     pub fn carry_out(&self, order: Order) -> Answer {
         match order {
@@ -136,20 +136,20 @@ impl Threads {
     ///
     /// # Errors
     /// The kernel gives no thread.
-    pub fn start(desk: &Desk, wake: &Arc<OwnedFd>) -> std::io::Result<Self> {
+    pub fn start(context: &PinContext, wake: &Arc<OwnedFd>) -> std::io::Result<Self> {
         let (orders, taken) = channel::<Order>();
         let (told, answers) = channel();
         let taken = Arc::new(Mutex::new(taken));
         for _ in 0..THREADS {
-            let (desk, wake, taken, told) =
-                (desk.clone(), Arc::clone(wake), Arc::clone(&taken), told.clone());
+            let (context, wake, taken, told) =
+                (context.clone(), Arc::clone(wake), Arc::clone(&taken), told.clone());
             std::thread::Builder::new().name("pinner".to_owned()).spawn(move || {
                 jail::enter(Role::Pinner);
                 loop {
                     let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     // The owner is gone when there are no more: so is whoever would take an answer.
                     let Ok(order) = order else { return };
-                    if told.send(desk.carry_out(order)).is_err() {
+                    if told.send(context.carry_out(order)).is_err() {
                         return;
                     }
                     // It fails only when the counter is full, and then the owner looks anyway.

@@ -13,7 +13,7 @@ use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
 use super::mock::{Mock, Wiper};
 use super::places::Places;
-use super::timed::{QuickPinner, desk};
+use super::timed::{QuickPinner, context};
 use crate::{
     ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange, HostTarget,
     Renewal, Scrubber as _, SpaceHandle,
@@ -49,7 +49,7 @@ impl Rig {
         let answers = VecDeque::new();
         let helpers = Helpers {
             cleaner: Box::new(wiper),
-            pinner: Box::new(QuickPinner { desk: desk(&mock, &device), answers }),
+            pinner: Box::new(QuickPinner { context: context(&mock, &device), answers }),
             clock: Arc::new(ManualClock::default()),
             wake: wake().unwrap(),
         };

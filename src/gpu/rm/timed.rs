@@ -17,7 +17,7 @@ use super::device::Device;
 use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
 use super::mock::Mock;
-use super::pinner::{Answer, Desk, Order, Pinner};
+use super::pinner::{Answer, Order, PinContext, Pinner};
 use super::places::Places;
 use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
@@ -54,7 +54,7 @@ impl Timed {
             }),
             pinner: Box::new(LatePinner {
                 // Beside the owner: its time is not the owner's.
-                desk: desk(&mock, &device),
+                context: context(&mock, &device),
                 clock: Arc::clone(&clock),
                 orders: VecDeque::new(),
             }),
@@ -83,8 +83,8 @@ impl Timed {
 }
 
 /// What a pinner has on the mock.
-pub(super) fn desk(mock: &Mock, device: &Device) -> Desk {
-    Desk {
+pub(super) fn context(mock: &Mock, device: &Device) -> PinContext {
+    PinContext {
         kernel: mock.kernel(),
         node: Arc::new(device.file().try_clone_to_owned().unwrap()),
         client: device.client.root(),
@@ -94,7 +94,7 @@ pub(super) fn desk(mock: &Mock, device: &Device) -> Desk {
 
 /// One thread that carries orders out by the clock.
 struct LatePinner {
-    desk: Desk,
+    context: PinContext,
     clock: Arc<ManualClock>,
     /// With the time when each is done.
     orders: VecDeque<(u64, Order)>,
@@ -110,21 +110,21 @@ impl Pinner for LatePinner {
     fn answer(&mut self) -> Option<Answer> {
         self.orders.front().filter(|(due, _)| *due <= self.clock.now())?;
         let (_, order) = self.orders.pop_front()?;
-        Some(self.desk.carry_out(order))
+        Some(self.context.carry_out(order))
     }
 }
 
 /// Carries orders out at once.
 #[cfg(test)]
 pub(super) struct QuickPinner {
-    pub desk: Desk,
+    pub context: PinContext,
     pub answers: VecDeque<Answer>,
 }
 
 #[cfg(test)]
 impl Pinner for QuickPinner {
     fn order(&mut self, order: Order) {
-        self.answers.push_back(self.desk.carry_out(order));
+        self.answers.push_back(self.context.carry_out(order));
     }
 
     fn answer(&mut self) -> Option<Answer> {

@@ -71,7 +71,7 @@ pub trait Cleaner: Send {
 
 /// A part of a partition that is being cleared.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct ScrubRange {
     /// Where the partition begins.
     first: u64,
     from: u64,
@@ -152,21 +152,21 @@ impl Partition {
         &self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
-        stretch: &mut Stretch,
+        range: &mut ScrubRange,
     ) -> Result<Scrub, GpuError> {
-        let size = stretch.to.saturating_sub(stretch.from);
+        let size = range.to.saturating_sub(range.from);
         let object = self.objects.first().copied();
-        let (done, seen) = match (stretch.ticket, object) {
+        let (done, seen) = match (range.ticket, object) {
             _ if size == 0 => return Ok(Scrub::Done),
             (_, Some(_)) if self.host => {
                 let size = size.min(FILL);
-                let filled = self.window()?.memory.fill(stretch.from, size, 0);
+                let filled = self.window()?.memory.fill(range.from, size, 0);
                 filled.map_err(|error| GpuError::Invalid(error.to_string()))?;
                 (size, Scrub::More)
             }
             (Some(ticket), _) => (size.min(SCRUB_PIECE), cleaner.look(device, ticket)?),
             (None, Some(object)) => {
-                stretch.ticket = cleaner.begin(device, object, stretch.from, size.min(SCRUB_PIECE))?;
+                range.ticket = cleaner.begin(device, object, range.from, size.min(SCRUB_PIECE))?;
                 return Ok(Scrub::Pending);
             }
             (None, None) => return Ok(Scrub::Done),
@@ -174,11 +174,11 @@ impl Partition {
         if !self.host {
             match seen {
                 Scrub::Pending | Scrub::More => return Ok(seen),
-                Scrub::Done | Scrub::Untouched => stretch.ticket = None,
+                Scrub::Done | Scrub::Untouched => range.ticket = None,
             }
         }
-        stretch.from = stretch.from.saturating_add(done);
-        Ok(if stretch.from >= stretch.to { Scrub::Done } else { Scrub::More })
+        range.from = range.from.saturating_add(done);
+        Ok(if range.from >= range.to { Scrub::Done } else { Scrub::More })
     }
 
     /// Reads a word of it.
@@ -224,7 +224,7 @@ pub struct Vram {
     size: u64,
     partitions: BTreeMap<u64, Partition>,
     /// What is being cleared, by start and size.
-    scrubs: BTreeMap<(u64, u64), VecDeque<Stretch>>,
+    scrubs: BTreeMap<(u64, u64), VecDeque<ScrubRange>>,
     open: Box<dyn OpenFiles>,
     next_key: u64,
 }
@@ -382,14 +382,14 @@ impl Vram {
         let end = self.check(start, size)?;
         let key = (start.0, size);
         if !self.scrubs.contains_key(&key) {
-            let stretches = self.overlapping(start.0, end).map(|(first, partition)| Stretch {
+            let ranges = self.overlapping(start.0, end).map(|(first, partition)| ScrubRange {
                 first,
                 from: start.0.max(first).saturating_sub(first),
                 to: end.min(first.saturating_add(partition.size)).saturating_sub(first),
                 ticket: None,
             });
-            let stretches = stretches.collect();
-            self.scrubs.insert(key, stretches);
+            let ranges = ranges.collect();
+            self.scrubs.insert(key, ranges);
         }
         let seen = self.scrub_some(device, cleaner, key);
         if !matches!(seen, Ok(Scrub::Pending | Scrub::More)) {
@@ -404,24 +404,24 @@ impl Vram {
         cleaner: &mut dyn Cleaner,
         key: (u64, u64),
     ) -> Result<Scrub, GpuError> {
-        let Some(stretches) = self.scrubs.get_mut(&key) else { return Ok(Scrub::Done) };
-        let Some(stretch) = stretches.front_mut() else { return Ok(Scrub::Done) };
+        let Some(ranges) = self.scrubs.get_mut(&key) else { return Ok(Scrub::Done) };
+        let Some(range) = ranges.front_mut() else { return Ok(Scrub::Done) };
         // One that is gone meanwhile has nothing to clear.
-        let seen = match self.partitions.get(&stretch.first) {
-            Some(partition) => partition.clear(device, cleaner, stretch)?,
+        let seen = match self.partitions.get(&range.first) {
+            Some(partition) => partition.clear(device, cleaner, range)?,
             None => Scrub::Done,
         };
         if !matches!(seen, Scrub::Done | Scrub::Untouched) {
             return Ok(seen);
         }
         // Whoever clears it goes from its start to its end.
-        if let Some(partition) = self.partitions.get_mut(&stretch.first)
-            && stretch.to == partition.size
+        if let Some(partition) = self.partitions.get_mut(&range.first)
+            && range.to == partition.size
         {
             partition.dirty = false;
         }
-        stretches.pop_front();
-        Ok(if stretches.is_empty() { Scrub::Done } else { Scrub::More })
+        ranges.pop_front();
+        Ok(if ranges.is_empty() { Scrub::Done } else { Scrub::More })
     }
 
     /// True when a part of the range was never cleared.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::EngineScrub;
-use super::commands::Dialect;
+use super::commands::CommandFormat;
 use super::layout::OWN_SIZE;
 use super::rig::Rig;
 use crate::{GpuError, GpuEvent};
@@ -30,7 +30,7 @@ pub(super) enum Channel {
 /// How the channel is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    dialect: Dialect,
+    dialect: CommandFormat,
     engine: Engine,
     own: HostVram,
 }
@@ -62,7 +62,7 @@ impl EngineScrub {
     fn plan(&mut self) -> Result<Plan, String> {
         let engine = self.info.engines.engines().filter(|engine| *engine != Engine::Graphics).last();
         let engine = engine.ok_or("the GPU has none")?;
-        let dialect = Dialect::of(self.info.chip, engine)
+        let dialect = CommandFormat::of(self.info.chip, engine)
             .ok_or_else(|| format!("the commands of {engine:?} of {} are not known", self.info.chip))?;
         let memory = self.inner.own_memory().ok_or("its driver lends no memory for a channel")?;
         let own = memory.take(OWN_SIZE).map_err(|error| error.to_string())?;

@@ -30,7 +30,7 @@ const FOUR_WORDS: u32 = REMAP::DST_X.of(REMAP::DST_X::CONST_A)
 
 /// How a chip's copy engine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum CommandFormat {
     /// GF100: classes 90b5 and 90b8.
     Fermi(u16),
     /// GF100's graphics engine: class 9039.
@@ -39,7 +39,7 @@ pub(crate) enum Dialect {
     Hopper,
 }
 
-impl Dialect {
+impl CommandFormat {
     /// That of an engine of a chip.
     pub(crate) fn of(chip: Chip, engine: Engine) -> Option<Self> {
         match (chip, engine) {
@@ -83,18 +83,18 @@ pub(super) struct Piece {
 }
 
 /// The words for one piece.
-pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
+pub(super) fn words(dialect: CommandFormat, piece: &Piece) -> Vec<u32> {
     let mut words = Words { dialect, words: Vec::new() };
     words.method(host::SET_OBJECT, &[dialect.class().into()]);
     let places = low(piece.size / STRIDE);
     let marked = piece.target.saturating_add(piece.place);
     words.copy((piece.marks, MARK), (marked, STRIDE), low(MARK), places, None);
     match dialect {
-        Dialect::Fermi(_) | Dialect::FermiM2mf => {
+        CommandFormat::Fermi(_) | CommandFormat::FermiM2mf => {
             let lines = low(piece.size / LINE);
             words.copy((piece.zeros, 0), (piece.target, LINE), low(LINE), lines, None);
         }
-        Dialect::Hopper => words.fill(piece.target, low(piece.size / 16)),
+        CommandFormat::Hopper => words.fill(piece.target, low(piece.size / 16)),
     }
     let report = Some((piece.semaphore, piece.sequence));
     words.copy((marked, STRIDE), (piece.seen, MARK), low(MARK), places, report);
@@ -102,7 +102,13 @@ pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
 }
 
 /// The words for a copy of `size` bytes, a multiple of [`LINE`], and a report at its end: where, and what.
-pub(crate) fn copy_words(dialect: Dialect, from: u64, to: u64, size: u64, report: (u64, u32)) -> Vec<u32> {
+pub(crate) fn copy_words(
+    dialect: CommandFormat,
+    from: u64,
+    to: u64,
+    size: u64,
+    report: (u64, u32),
+) -> Vec<u32> {
     let mut words = Words { dialect, words: Vec::new() };
     words.method(host::SET_OBJECT, &[dialect.class().into()]);
     words.copy((from, LINE), (to, LINE), low(LINE), low(size / LINE), Some(report));
@@ -111,7 +117,7 @@ pub(crate) fn copy_words(dialect: Dialect, from: u64, to: u64, size: u64, report
 
 /// A command stream under construction.
 struct Words {
-    dialect: Dialect,
+    dialect: CommandFormat,
     words: Vec<u32>,
 }
 
@@ -136,7 +142,7 @@ impl Words {
         let pitches = [low(from_pitch), low(to_pitch)];
         let lines = [from_high, from_low, to_high, to_low, pitches[0], pitches[1], length, count];
         match self.dialect {
-            Dialect::Fermi(_) => {
+            CommandFormat::Fermi(_) => {
                 self.method(pcopy::SRC_ADDRESS_HIGH, &lines);
                 let mut exec = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
                 if let Some((semaphore, sequence)) = report {
@@ -146,7 +152,7 @@ impl Words {
                 }
                 self.method(pcopy::EXEC, &[exec]);
             }
-            Dialect::FermiM2mf => {
+            CommandFormat::FermiM2mf => {
                 let [_, _, _, _, from_pitch, to_pitch, length, count] = lines;
                 self.method(m2mf::OFFSET_OUT_HIGH, &[to_high, to_low]);
                 let source = [from_high, from_low, from_pitch, to_pitch, length, count];
@@ -159,7 +165,7 @@ impl Words {
                 }
                 self.method(m2mf::EXEC, &[exec]);
             }
-            Dialect::Hopper => {
+            CommandFormat::Hopper => {
                 self.method(copy::OFFSET_IN_UPPER, &lines);
                 let mut launch = ORDERED
                     | copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()
@@ -217,7 +223,7 @@ mod tests {
 
     #[test]
     fn gf100_copies_a_line_of_zeros_with_pitch_0_between_marks_and_check() {
-        let words = words(Dialect::Fermi(0x90b5), &piece());
+        let words = words(CommandFormat::Fermi(0x90b5), &piece());
 
         assert_eq!(words[..2], [0x2001_8000, 0x90b5]);
         // Source, target, pitches, bytes of a line, lines; then start.
@@ -231,7 +237,7 @@ mod tests {
 
     #[test]
     fn gh100_fills_with_a_constant_and_reports_one_word() {
-        let words = words(Dialect::Hopper, &piece());
+        let words = words(CommandFormat::Hopper, &piece());
 
         let fill: Vec<u32> = words.iter().copied().skip(13).take(12).collect();
         assert_eq!(fill[..4], [0x2001_81c0, 0, 0x2001_81c2, 0x0303_4444]);
@@ -242,11 +248,11 @@ mod tests {
 
     #[test]
     fn engines_without_a_known_class_have_no_dialect() {
-        assert_eq!(Dialect::of(Chip::Gf100, Engine::Copy(1)), Some(Dialect::Fermi(0x90b8)));
-        assert_eq!(Dialect::of(Chip::Gf100, Engine::Graphics).map(Dialect::class), Some(0x9039));
-        assert_eq!(Dialect::of(Chip::Gh100, Engine::Copy(2)).map(Dialect::class), Some(0xc8b5));
+        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::Copy(1)), Some(CommandFormat::Fermi(0x90b8)));
+        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::Graphics).map(CommandFormat::class), Some(0x9039));
+        assert_eq!(CommandFormat::of(Chip::Gh100, Engine::Copy(2)).map(CommandFormat::class), Some(0xc8b5));
         for (chip, engine) in [(Chip::Gh100, Engine::Graphics), (Chip::Gf100, Engine::Copy(2))] {
-            assert_eq!(Dialect::of(chip, engine), None);
+            assert_eq!(CommandFormat::of(chip, engine), None);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::commands::{Dialect, Piece, words};
+use super::commands::{CommandFormat, Piece, words};
 use super::layout::{
     COMMANDS, COMMANDS_SIZE, LINE, MARK, MARKS, OWN_SIZE, OWN_VA, PIECE, RING, RING_LOG2, SEEN, SEEN_SIZE,
     SEMAPHORES, SLOTS, STRIDE, USERD, WINDOWS_VA, ZEROS,
@@ -62,7 +62,7 @@ pub(super) enum Seen {
 /// The channel. Its memory stays when it goes.
 #[derive(Debug)]
 pub(super) struct Rig {
-    dialect: Dialect,
+    dialect: CommandFormat,
     own: HostVram,
     space: SpaceHandle,
     channel: OwnChannel,
@@ -73,7 +73,7 @@ impl Rig {
     /// A channel on `engine`, enabled and on no runlist. `own` is [`OWN_SIZE`] bytes of the host's.
     pub(super) fn new(
         driver: &mut dyn GpuDriver,
-        dialect: Dialect,
+        dialect: CommandFormat,
         engine: Engine,
         own: HostVram,
     ) -> Result<Self, GpuError> {
@@ -91,7 +91,7 @@ impl Rig {
 
     fn furnish(
         driver: &mut dyn GpuDriver,
-        dialect: Dialect,
+        dialect: CommandFormat,
         engine: Engine,
         own: HostVram,
         space: SpaceHandle,

@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::dma::Iommu;
 use super::interrupts::{Lines, Listener};
 use super::open::{self, Interface, OpenError};
-use super::reset::{Reset, Way};
+use super::reset::{Reset, ResetMethod};
 use super::sysfs::{PciDevice, Sysfs};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_pci::PciAddress;
@@ -128,7 +128,7 @@ impl VfioFunction {
             let asleep = "it was told to come to D0".into();
             return Err(failed("the card stays in a power state in which it does nothing", asleep));
         }
-        let (interface, way) = (opened.interface, function.reset_way());
+        let (interface, way) = (opened.interface, function.reset_method());
         log::info!(
             "{address}: open by {interface:?}, {:04x}:{:04x}, reset by {way:?}",
             device.vendor,
@@ -150,7 +150,7 @@ impl VfioFunction {
     }
 
     /// How it is reset.
-    pub fn reset_way(&self) -> Way {
+    pub fn reset_method(&self) -> ResetMethod {
         self.card.reset.way()
     }
 

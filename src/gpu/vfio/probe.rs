@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::VfioFunction;
 use super::open::Interface;
-use super::reset::Way;
+use super::reset::ResetMethod;
 use super::sysfs::PciDevice;
-use crate::rehearsal::Rehearsal;
+use crate::engine_test::EngineTests;
 use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_BOOT_0, NV_PMC_ENABLE};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
@@ -38,19 +38,19 @@ pub struct Findings {
     /// How the kernel resets it.
     pub reset_methods: Option<Vec<String>>,
     /// How it was reset.
-    pub reset: Way,
+    pub reset: ResetMethod,
     /// Whether a message (MSI) that the kernel was asked to send came here.
     pub interrupt: bool,
     /// Bytes that this process may lock for the card; absent if as many as it likes.
     pub memory_limit: Option<u64>,
     /// What its engines did, if they were tried.
-    pub engines: Option<Rehearsal>,
+    pub engines: Option<EngineTests>,
 }
 
 impl Findings {
     /// Whether nothing speaks against the card.
     pub fn good(&self) -> bool {
-        self.interrupt && self.engines.as_ref().is_none_or(Rehearsal::good)
+        self.interrupt && self.engines.as_ref().is_none_or(EngineTests::passed)
     }
 }
 
@@ -103,7 +103,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
         initialised: register(NV_PMC_ENABLE)? & INITIALISED != 0,
         regions: regions(card),
         reset_methods: device.reset_methods.clone(),
-        reset: card.reset_way(),
+        reset: card.reset_method(),
         interrupt,
         memory_limit: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
         engines: None,

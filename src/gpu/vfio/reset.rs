@@ -33,7 +33,7 @@ const THOROUGH: [&str; 4] = ["device_specific", "acpi", "flr", "af_flr"];
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum ResetMethod {
     /// The function alone, by the best of the kernel's methods for it.
     Function,
     /// Everything on its bus.
@@ -43,7 +43,7 @@ pub enum Way {
 /// How a card is reset.
 #[derive(Debug)]
 pub(super) struct Reset {
-    way: Way,
+    way: ResetMethod,
     /// The open group, which proves that all functions on the bus are ours; none by iommufd.
     group: Option<OwnedFd>,
 }
@@ -81,12 +81,12 @@ impl Reset {
     /// There is none.
     pub(super) fn of(card: &VfioDevice, device: &PciDevice, interface: Interface) -> io::Result<Self> {
         let methods = device.reset_methods.as_deref();
-        let alone = || Self { way: Way::Function, group: None };
+        let alone = || Self { way: ResetMethod::Function, group: None };
         if is_thorough(methods) {
             return Ok(alone());
         }
         match by_bus(card, device, interface) {
-            Ok(group) => Ok(Self { way: Way::Bus, group }),
+            Ok(group) => Ok(Self { way: ResetMethod::Bus, group }),
             // Better than nothing.
             Err(_) if methods.is_some_and(|methods| !methods.is_empty()) => Ok(alone()),
             Err(error) => Err(error),
@@ -94,7 +94,7 @@ impl Reset {
     }
 
     /// Which way that is.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> ResetMethod {
         self.way
     }
 
@@ -105,8 +105,8 @@ impl Reset {
     pub(super) fn run(&self, card: &VfioDevice) -> io::Result<()> {
         let result = match self.way {
             // SAFETY: the call has no argument, and touches nothing of this process's.
-            Way::Function => unsafe { ioctl(card, DEVICE_RESET) },
-            Way::Bus => {
+            ResetMethod::Function => unsafe { ioctl(card, DEVICE_RESET) },
+            ResetMethod::Bus => {
                 let group = self.group.as_ref().map_or(-1, AsRawFd::as_raw_fd);
                 let count = u32::from(self.group.is_some());
                 let groups = Groups { size: size_of_u32::<Groups>(), flags: 0, count, group };

@@ -53,7 +53,7 @@ impl FileTable {
         let access = if writable { Access::ReadWrite } else { Access::ReadOnly };
         let invalid = |why| MapError::Invalid { offset, size, why };
         let end = offset.checked_add(size).ok_or(invalid("it wraps"))?;
-        let facts = mapping::judge(fd)?;
+        let facts = mapping::check_file(fd)?;
         if writable && !facts.writable {
             return Err(MapError::NotWritable);
         }

@@ -131,16 +131,16 @@ impl MemoryOwner {
     }
 
     /// Pages of its files that could not be had, and that engines or this process met as zeros, since
-    /// [`Self::mend`] was last called.
+    /// [`Self::restore_file`] was last called.
     pub fn lost_pages(&self) -> u64 {
         let files = lock(&self.0.files);
         files.mappings().map(|mapping| u64::from(mapping.lost_pages())).fold(0, u64::saturating_add)
     }
 
     /// Shows the files again where zeros took the place of their pages. No access may be under way.
-    pub fn mend(&self) {
+    pub fn restore_file(&self) {
         for mapping in lock(&self.0.files).mappings() {
-            if let Err(error) = mapping.mend() {
+            if let Err(error) = mapping.restore_file() {
                 log::error!("A VM's memory stays zeros where pages of it were missing: {error}");
             }
         }

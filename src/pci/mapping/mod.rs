@@ -6,22 +6,22 @@
 //! acquire/release order; longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
 //! does. A page that vanished reads as zero ([`sigbus`]).
 //!
-//! Memory is what [`judge`] takes for memory: shared memory of the kernel's own. Files of a file system that
+//! Memory is what [`check_file`] takes for memory: shared memory of the kernel's own. Files of a file system that
 //! somebody serves, or that a disk is behind, are refused: whoever has them could stall every access.
 
 pub mod absent;
-mod aside;
-mod judge;
+mod file_check;
 mod raw;
+mod replaced_pages;
 mod reservation;
 pub mod sigbus;
 #[cfg(test)]
 mod tests;
 
-pub use aside::Aside;
-pub use judge::{FileFacts, judge, unbacked};
+pub use file_check::{FileFacts, check_file, unbacked};
 use raw::Kind;
 pub use raw::Mapping;
+pub use replaced_pages::ReplacedPages;
 pub use reservation::Reservation;
 
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -128,7 +128,7 @@ fn check_bounds(piece: &FilePiece<'_>) -> Result<u64, MapError> {
 fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
     let FilePiece { offset, size, .. } = *piece;
     let end = check_bounds(piece)?;
-    let facts = judge(piece.fd)?;
+    let facts = check_file(piece.fd)?;
     if end > facts.size {
         return Err(MapError::TooSmall { offset, size, file_size: facts.size });
     }
@@ -203,7 +203,7 @@ impl Mapping {
     ///
     /// # Errors
     /// As there.
-    pub fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<Aside>, MapError> {
+    pub fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<ReplacedPages>, MapError> {
         check_bounds(piece)?;
         reservation::check_range(offset, piece.size, self.size())?;
         self.map_in_place_of(offset, piece)

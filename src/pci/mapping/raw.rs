@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "mmap, and access to memory shared with other processes, have no safe form")]
 
-use super::aside::{self, Aside};
+use super::replaced_pages::{self, ReplacedPages};
 use super::{Access, FilePiece, MapError, MemoryError, absent, sigbus};
 use std::ffi::CStr;
 use std::io;
@@ -94,7 +94,7 @@ impl Mapping {
         }
         let file = mapping.file.as_ref().map(|(fd, offset)| (fd.as_raw_fd(), *offset));
         let start = base.as_ptr() as usize;
-        mapping.guard = Some(sigbus::guard(sigbus::Guarded { start, size: total, page, file })?);
+        mapping.guard = Some(sigbus::guard(sigbus::GuardedRange { start, size: total, page, file })?);
         mapping.refuse_absent(start, total)?;
         Ok(mapping)
     }
@@ -108,7 +108,7 @@ impl Mapping {
         absent::refuse(start, size).map_err(|source| MapError::System { step, source })
     }
 
-    /// Pages inside the file that could not be had since [`Self::mend`] was last called: zeros are in their
+    /// Pages inside the file that could not be had since [`Self::restore_file`] was last called: zeros are in their
     /// place, so what was computed since is worth nothing.
     pub fn lost_pages(&self) -> u32 {
         self.guard.as_ref().map_or(0, sigbus::Guard::lost)
@@ -120,7 +120,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn mend(&self) -> Result<(), MapError> {
+    pub fn restore_file(&self) -> Result<(), MapError> {
         let (Some(guard), Some((fd, first))) = (&self.guard, &self.file) else { return Ok(()) };
         for (start, end) in guard.take_replaced() {
             let into = (start - self.base.as_ptr() as usize) as u64;
@@ -191,7 +191,7 @@ impl Mapping {
         &self,
         offset: u64,
         piece: &FilePiece<'_>,
-    ) -> Result<Option<Aside>, MapError> {
+    ) -> Result<Option<ReplacedPages>, MapError> {
         let outside = MapError::Invalid { offset, size: piece.size, why: "it leaves the mapping" };
         let size = usize::try_from(piece.size).map_err(|_| MapError::Invalid {
             offset,
@@ -200,7 +200,7 @@ impl Mapping {
         })?;
         let place = self.place(offset, size).map_err(|_| outside)?;
         // SAFETY: the range is inside this mapping, and of one file (the caller).
-        let aside = unsafe { Aside::put(place, size) };
+        let aside = unsafe { ReplacedPages::put(place, size) };
         self.map_over(offset, piece)?;
         Ok(aside.ok())
     }
@@ -343,7 +343,7 @@ impl Drop for Mapping {
         // The guard goes first: once unmapped, the addresses may belong to somebody else.
         self.guard = None;
         // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
-        unsafe { aside::unmap(self.base, self.size) };
+        unsafe { replaced_pages::unmap(self.base, self.size) };
     }
 }
 
@@ -458,7 +458,7 @@ unsafe fn store(to: *mut u8, data: &[u8]) {
 /// Takes `size` bytes of address space, which begin where an entry of a page directory does if they are more
 /// than one maps.
 fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
-    let unit = aside::DIRECTORY_ENTRY;
+    let unit = replaced_pages::DIRECTORY_ENTRY;
     let more = size.checked_add(unit).filter(|_| size > unit);
     let Some(more) = more else {
         // SAFETY: a new mapping at an address of the kernel's choice.

@@ -11,7 +11,7 @@
 //!   [`Mapping::lost_pages`](super::Mapping::lost_pages)).
 //!
 //! Either way a mapping is cut a bounded number of times, so that no pattern of accesses uses up the kernel's
-//! number of mappings; and [`Mapping::mend`](super::Mapping::mend) shows the file again. Any other SIGBUS
+//! number of mappings; and [`Mapping::restore_file`](super::Mapping::restore_file) shows the file again. Any other SIGBUS
 //! goes to the handler that was there before.
 
 #![allow(unsafe_code, reason = "a signal handler has no safe form")]
@@ -107,7 +107,7 @@ pub(super) struct Guard {
 
 /// What is to be guarded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Guarded {
+pub(super) struct GuardedRange {
     pub(super) start: usize,
     pub(super) size: usize,
     /// Bytes of a page of the file.
@@ -118,7 +118,7 @@ pub(super) struct Guarded {
 }
 
 /// Guards a mapping.
-pub(super) fn guard(what: Guarded) -> Result<Guard, MapError> {
+pub(super) fn guard(what: GuardedRange) -> Result<Guard, MapError> {
     install().map_err(|source| MapError::System { step: "Installing the SIGBUS handler", source })?;
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = free.pop().unwrap_or_else(|| USED_SLOTS.load(Ordering::Relaxed));

@@ -225,7 +225,7 @@ fn full_file_system_costs_the_page_alone_and_is_told_and_mended() {
     };
     assert_eq!([5, 6, 20, 30, 40, 63].map(in_file), [1, 4, 0, 5, 0, 6]);
 
-    memory.mend().unwrap();
+    memory.restore_file().unwrap();
     memory.write_u32(20 * PAGE, 7).unwrap();
     assert_eq!((memory.lost_pages(), in_file(20), memory.read_u32(40 * PAGE)), (0, 7, Ok(0)));
     give_back(&folder);
@@ -254,7 +254,7 @@ fn many_missing_pages_cut_a_mapping_a_bounded_number_of_times() {
     assert!(maps.lines().filter(begins_inside).count() < 24);
     assert!(memory.lost_pages() >= 8 && sigbus::lost() > before);
     assert!(memory.populate(200 * PAGE, PAGE).is_ok(), "it is cut there");
-    memory.mend().unwrap();
+    memory.restore_file().unwrap();
     assert!(memory.populate(0, 256 * PAGE).is_err(), "a full file system is an error, not a signal");
     assert_eq!(memory.lost_pages(), 0);
     give_back(&folder);
@@ -269,7 +269,7 @@ fn page_behind_the_end_marks_nobody_and_is_back_when_the_file_is() {
     assert_eq!(memory.lost_pages(), 0);
 
     file.set_len(4 * PAGE).unwrap();
-    memory.mend().unwrap();
+    memory.restore_file().unwrap();
     assert_eq!(memory.read_u32(2 * PAGE), Ok(0));
     memory.write_u32(2 * PAGE, 8).unwrap();
     let mut bytes = [0; 4];

@@ -88,7 +88,7 @@ impl Ledger {
     }
 
     /// The VM waits no more, and its next hang counts as its first.
-    pub fn pardon(&mut self, vm: TenantId) {
+    pub fn clear_hangs(&mut self, vm: TenantId) {
         if let Some(record) = self.vms.get_mut(&vm) {
             record.until = None;
             record.streak = 0;

@@ -18,8 +18,8 @@
 
 use std::time::Duration;
 
-use super::book::Book;
 use super::credit::{Credits, weights};
+use super::vm_table::VmTable;
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use gpuvmk_chip::addr::TenantId;
 
@@ -49,7 +49,7 @@ type Marks = [Duration; 2];
 pub struct Band {
     settings: Settings,
     credits: Credits,
-    marks: Book<Marks>,
+    marks: VmTable<Marks>,
     turn: Option<Turn>,
 }
 
@@ -76,7 +76,7 @@ impl Measure {
 impl Band {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { settings: *settings, credits: Credits::new(settings), marks: Book::default(), turn: None }
+        Self { settings: *settings, credits: Credits::new(settings), marks: VmTable::default(), turn: None }
     }
 
     fn measure(&mut self, now: Duration, vms: &[VmView]) -> Measure {

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::book::{Book, nanos, portion, time};
+use super::vm_table::{VmTable, nanos, portion, time};
 use super::{Admission, Decision, Policy, Settings, VmView, slice};
 use gpuvmk_chip::addr::TenantId;
 
@@ -39,7 +39,7 @@ pub(super) struct Credit {
 /// Credit of all VMs, and the line that they stand in.
 #[derive(Debug, Default)]
 pub(super) struct Credits {
-    pub book: Book<Credit>,
+    pub book: VmTable<Credit>,
     period: Option<Duration>,
     /// When credit is next given out.
     renewal: Option<Duration>,

@@ -17,8 +17,8 @@
 
 use std::time::Duration;
 
-use super::book::{Book, Row, nanos, time};
 use super::rounds::Rounds;
+use super::vm_table::{VmRow, VmTable, nanos, time};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::share::{Rejection, Share};
 use gpuvmk_chip::addr::TenantId;
@@ -53,7 +53,7 @@ struct Turn {
 #[derive(Debug)]
 pub struct Deadline {
     settings: Settings,
-    book: Book<Vm>,
+    book: VmTable<Vm>,
     turn: Option<Turn>,
     /// Turns of what is not reserved.
     rest: Rounds,
@@ -62,7 +62,7 @@ pub struct Deadline {
 impl Deadline {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { settings: *settings, book: Book::default(), turn: None, rest: Rounds::default() }
+        Self { settings: *settings, book: VmTable::default(), turn: None, rest: Rounds::default() }
     }
 
     /// Charges what was used and renews budgets.
@@ -87,7 +87,7 @@ impl Deadline {
 
     /// Gives out what is not reserved, in turns to all who have work.
     fn of_the_rest(&mut self, now: Duration, vms: &[VmView]) -> Decision {
-        let unreserved = |(row, view): (&Row<Vm>, &VmView)| VmView {
+        let unreserved = |(row, view): (&VmRow<Vm>, &VmView)| VmView {
             used: view.used.saturating_sub(row.state.reserved),
             ..*view
         };
@@ -102,7 +102,7 @@ impl Deadline {
     }
 
     /// Budget that a VM can use now.
-    fn usable(&self, row: &Row<Vm>, now: Duration) -> i64 {
+    fn usable(&self, row: &VmRow<Vm>, now: Duration) -> i64 {
         let open = if row.state.on_budget { self.open(row.vm, now) } else { 0 };
         row.state.left.saturating_sub(open)
     }

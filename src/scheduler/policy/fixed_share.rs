@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use super::book::portion;
 use super::rounds::Rounds;
+use super::vm_table::portion;
 use super::{Decision, Policy, Settings, VmView, slice};
 use crate::share::{Rejection, Share};
 

@@ -2,7 +2,6 @@
 
 mod band;
 mod best_effort;
-mod book;
 mod credit;
 mod deadline;
 mod equal_share;
@@ -10,6 +9,7 @@ mod fifo;
 mod fixed_share;
 mod kind;
 mod rounds;
+mod vm_table;
 mod weighted;
 
 use std::time::Duration;

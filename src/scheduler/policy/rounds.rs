@@ -25,7 +25,7 @@
 
 use std::time::Duration;
 
-use super::book::{Book, Row, nanos, portion, time};
+use super::vm_table::{VmRow, VmTable, nanos, portion, time};
 use super::{Admission, Decision, SHORTEST, VmView};
 use gpuvmk_chip::addr::TenantId;
 
@@ -140,7 +140,7 @@ impl Turn {
 /// The rounds of one engine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    book: Book<Vm>,
+    book: VmTable<Vm>,
     turn: Option<Turn>,
     /// When the present round is over, if rounds have a length.
     end: Duration,
@@ -336,12 +336,12 @@ impl Rounds {
 
     /// Who is next, and what it may use.
     fn pick(&self, now: Duration, slice: Duration) -> Option<(TenantId, Duration)> {
-        let able = |row: &&Row<Vm>| {
+        let able = |row: &&VmRow<Vm>| {
             // Small rests are kept for the next round, but for those who want little.
             let least = if row.state.is_light() { SHORTEST } else { slice / 4 }.min(row.state.budget / 2);
             row.state.ready && row.state.usable(now) >= nanos(least)
         };
-        let order = |row: &&Row<Vm>| (!row.state.is_light(), row.state.served, row.vm);
+        let order = |row: &&VmRow<Vm>| (!row.state.is_light(), row.state.served, row.vm);
         let row = self.book.rows.iter().filter(able).min_by_key(order)?;
         Some((row.vm, time(row.state.usable(now))))
     }

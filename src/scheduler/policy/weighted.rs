@@ -26,7 +26,7 @@
 
 use std::time::Duration;
 
-use super::book::{Book, Row, nanos, time};
+use super::vm_table::{VmRow, VmTable, nanos, time};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use gpuvmk_chip::addr::TenantId;
 
@@ -97,7 +97,7 @@ pub struct Weighted {
     settings: Settings,
     /// What it costs to change over.
     switch: Duration,
-    book: Book<Vm>,
+    book: VmTable<Vm>,
     turn: Option<Turn>,
     /// Who gave the engine back although it had work: somebody else is next.
     gave_back: Option<TenantId>,
@@ -109,7 +109,7 @@ pub struct Weighted {
 impl Weighted {
     /// A policy with these settings, for an engine that goes from one VM to the next in `switch`.
     pub fn new(settings: &Settings, switch: Duration) -> Self {
-        let book = Book::default();
+        let book = VmTable::default();
         Self { settings: *settings, switch, book, turn: None, gave_back: None, floor: 0, last: None }
     }
 
@@ -144,7 +144,7 @@ impl Weighted {
                 *part = part.saturating_add(row.grown);
             }
         }
-        let compete = |(row, view): &(&Row<Vm>, &VmView)| view.ready && !row.state.empty;
+        let compete = |(row, view): &(&VmRow<Vm>, &VmView)| view.ready && !row.state.empty;
         let earliest = self.book.rows.iter().zip(vms).filter(compete).filter(|(row, _)| row.state.ready);
         self.floor = earliest.map(|(row, _)| row.state.time).min().unwrap_or(self.floor).max(self.floor);
         for (row, view) in self.book.rows.iter_mut().zip(vms) {
@@ -229,7 +229,7 @@ impl Weighted {
             let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
             // How long the VM may go on until somebody who waits is far enough behind it. When that is for
             // one who has waited since before is seen when it is so: it is about when the turn is over.
-            let until = |(row, other): (&Row<Vm>, &VmView)| {
+            let until = |(row, other): (&VmRow<Vm>, &VmView)| {
                 let vm = &row.state;
                 let woke = vm.woke >= turn.since;
                 let by = if woke { self.wakes(length) } else { length };
@@ -281,7 +281,7 @@ impl Weighted {
     /// Whose virtual time is earliest of those who may have the engine. What has passed of a turn that just
     /// ended counts as used even if it is not accounted yet.
     fn earliest<'a>(&self, ended: Option<&Turn>, now: Duration, vms: &'a [VmView]) -> Option<&'a VmView> {
-        let key = |(row, view): &(&Row<Vm>, &'a VmView)| {
+        let key = |(row, view): &(&VmRow<Vm>, &'a VmView)| {
             let ended = ended.filter(|turn| turn.vm == row.vm);
             let open = ended.map_or(Duration::ZERO, |turn| turn.open(now));
             let time = row.state.time.saturating_add(stretch(open, view));

@@ -393,12 +393,12 @@ impl<'a> World<'a> {
                 let what = refused("The change of policy".to_owned());
                 self.scheduler.set_policy(*kind, *settings).map_err(what)?;
             }
-            Changed::Share(name, wishes) => {
+            Changed::Share(name, settings) => {
                 for vm in &mut self.vms {
                     if self.scenario.vms.get(vm.kind).is_none_or(|kind| kind.name != *name) {
                         continue;
                     }
-                    let share = wishes.iter().fold(vm.share, |share, wish| share.with(*wish));
+                    let share = settings.iter().fold(vm.share, |share, setting| share.with(*setting));
                     if vm.is_present() {
                         let what = refused(format!("The change of VM {}", vm.name));
                         self.scheduler.set_share(vm.id, share).map_err(what)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::policy::PolicyKind;
 use crate::settings::Settings;
-use crate::share::{Share, Wish};
+use crate::share::{Share, ShareSetting};
 use gpuvmk_chip::Engine;
 
 /// A scenario.
@@ -123,7 +123,7 @@ pub enum Changed {
     /// The policy, with its settings.
     Policy(PolicyKind, Settings),
     /// What the VMs of a kind were granted.
-    Share(String, Vec<Wish>),
+    Share(String, Vec<ShareSetting>),
 }
 
 /// What must come out for the run to be good.

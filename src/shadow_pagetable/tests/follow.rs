@@ -1,4 +1,4 @@
-//! Stretches of pages that come, move, change and go, in whole tables of both chips, against the naive
+//! AlikeEntries of pages that come, move, change and go, in whole tables of both chips, against the naive
 //! walker; and memory that changes while it is read.
 
 use std::cell::Cell;

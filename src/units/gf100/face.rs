@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::effect::WindowId;
 use super::registers::Registers;
-use crate::shown::Watcher;
+use crate::direct_windows::Watcher;
 use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};

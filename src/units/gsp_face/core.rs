@@ -33,7 +33,7 @@ use super::registers::Registers;
 use super::stops::Stops;
 use super::tokens::Tokens;
 use crate::interest_tracker::InterestTracker;
-use crate::shown::Watcher;
+use crate::direct_windows::Watcher;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};

@@ -6,7 +6,7 @@
 use super::config::BAR1_SIZE;
 use super::function::GspFunction;
 use super::locked;
-use crate::shown::{moving_run, show_runs};
+use crate::direct_windows::{moving_run, show_runs};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;

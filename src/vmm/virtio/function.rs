@@ -19,7 +19,7 @@ use super::common::{Common, Effect};
 use super::disk::Disk;
 use super::interrupt::{self, Interrupt};
 use super::pci::{self, BAR, Structure};
-use super::worker::{Bell, Broken, Step, Work};
+use super::worker::{ProtocolError, Step, Work, WorkSignal};
 use gpuvmk_jail::{self as jail, Role};
 use gpuvmk_pci::config_space::{BuildError, ConfigSpace};
 use gpuvmk_pci::{
@@ -52,7 +52,7 @@ struct Shared {
     front: Mutex<Front>,
     work: Mutex<Work>,
     interrupt: Mutex<Interrupt>,
-    bell: Bell,
+    bell: WorkSignal,
     device: Config,
 }
 
@@ -84,7 +84,7 @@ impl VirtioDisk {
             device: Config::of(&disk),
             work: Mutex::new(Work::new(Server::new(disk))),
             interrupt: Mutex::default(),
-            bell: Bell::default(),
+            bell: WorkSignal::default(),
         });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// The driver has broken the rules: the device waits for its reset.
-    fn stop_for(&self, front: &mut Front, broken: &Broken) {
+    fn stop_for(&self, front: &mut Front, broken: &ProtocolError) {
         log::warn!("A disk stops until its driver resets it: {:#}", anyhow::format_err!("{broken}"));
         if front.common.needs_reset() {
             lock(&self.interrupt).raise(interrupt::CONFIGURATION);

@@ -10,7 +10,7 @@ use super::common::{MAX_QUEUE_SIZE, QueuePlace};
 
 /// What breaks the rules so that the device cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum ProtocolError {
     #[error(
         "The queue of {size} entries with parts at {descriptors:#x}, {available:#x} and {used:#x} is not in the guest's memory, or not aligned"
     )]
@@ -75,13 +75,13 @@ impl Work {
         place: QueuePlace,
         event_idx: bool,
         write_through: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ProtocolError> {
         self.active = None;
         if !place.enabled {
             return Ok(());
         }
         let QueuePlace { size, descriptors, available, used, .. } = place;
-        let refused = |_| Broken::Place { size, descriptors, available, used };
+        let refused = |_| ProtocolError::Place { size, descriptors, available, used };
         let mut queue = Queue::new(MAX_QUEUE_SIZE)?;
         queue.try_set_size(size).map_err(refused)?;
         queue.try_set_desc_table_address(GuestAddress(descriptors)).map_err(refused)?;
@@ -90,14 +90,14 @@ impl Work {
         queue.set_event_idx(event_idx);
         queue.set_ready(true);
         if !queue.is_valid(&self.memory) {
-            return Err(Broken::Place { size, descriptors, available, used });
+            return Err(ProtocolError::Place { size, descriptors, available, used });
         }
         self.active = Some(Active { queue, write_through });
         Ok(())
     }
 
     /// Carries the next request out. After an error the queue is left alone.
-    pub(super) fn step(&mut self) -> Result<Step, Broken> {
+    pub(super) fn step(&mut self) -> Result<Step, ProtocolError> {
         let result = self.try_step();
         if result.is_err() {
             self.active = None;
@@ -105,7 +105,7 @@ impl Work {
         result
     }
 
-    fn try_step(&mut self) -> Result<Step, Broken> {
+    fn try_step(&mut self) -> Result<Step, ProtocolError> {
         let Some(Active { queue, write_through }) = self.active.as_mut().filter(|_| self.bus_master) else {
             return Ok(Step::Idle);
         };
@@ -135,9 +135,9 @@ struct Orders {
 
 /// Where the thread waits.
 #[derive(Debug, Default)]
-pub(super) struct Bell(Mutex<Orders>, Condvar);
+pub(super) struct WorkSignal(Mutex<Orders>, Condvar);
 
-impl Bell {
+impl WorkSignal {
     fn orders(&self) -> MutexGuard<'_, Orders> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk::aggregator::{LinkTimeouts, connect};
 
 use crate::tenant::{DATA, Tenant, VRAM_VA};
 
 /// Works until the end of standard input.
 pub fn work(aggregator: &Path) -> Result<()> {
-    let (link, grant) = connect(aggregator, crate::raw::hello("co-tenant"), &Patience::none())?;
+    let (link, grant) = connect(aggregator, crate::raw::hello("co-tenant"), &LinkTimeouts::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
     tenant.list(&[0]);

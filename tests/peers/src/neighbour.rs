@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use gpuvmk::addr::{GpuVa, GuestVram};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget, Request, SpaceId};
-use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk::aggregator::{LinkTimeouts, connect};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ const PAGE: u64 = 0x1000;
 
 /// Works until the end of standard input.
 pub fn work(aggregator: &Path) -> Result<()> {
-    let (link, grant) = connect(aggregator, crate::raw::hello("victim"), &Patience::none())?;
+    let (link, grant) = connect(aggregator, crate::raw::hello("victim"), &LinkTimeouts::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
     tenant.list(&[0]);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::limit::Limit;
 use crate::machine::status::add_report;
-use crate::report::{FailSafeNow, FailSafeReason, Report, Usage};
+use crate::report::{FailSafeReason, FailSafeState, Report, Usage};
 use gpuvmk_control_client::DecidedBy;
 
 /// A hostile backend's request.
@@ -96,7 +96,7 @@ fn limits_that_were_met_are_counted() {
 fn report_of_a_backend_adds_to_the_status_and_overrides_nothing() {
     let (machine, _fake, ..) = two_tenants();
     let mut status = machine.status("fake");
-    let now = FailSafeNow { reason: FailSafeReason::QuotaExceeded, since: 0, decided_us: 3 };
+    let now = FailSafeState { reason: FailSafeReason::QuotaExceeded, since: 0, decided_us: 3 };
     let lie = Usage { limit: 1, used: 0, hits: 0 };
     let report = Report {
         fail_safe: Some(now),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::machine::settings::{InForce, Order};
+use crate::machine::settings::{EffectiveSettings, Order};
 use gpuvmk_chip::addr::GuestChannel;
 
 fn order(vm: Option<&str>, settings: &[&str]) -> Order {
@@ -12,7 +12,7 @@ fn settings_of_a_vm_hold_at_once_and_show() {
 
     let in_force = machine.set(&order(Some("a"), &["weight=300", "cap=40"]), T0).unwrap();
 
-    let InForce::Vm { vm, share, paused: false } = in_force else { panic!("{in_force:?}") };
+    let EffectiveSettings::Vm { vm, share, paused: false } = in_force else { panic!("{in_force:?}") };
     assert_eq!((vm.as_str(), share.weight, share.cap), ("a", 300, Some(40)));
     let status = machine.status("soft");
     let shown = status.tenant("a").unwrap().share.unwrap();
@@ -48,7 +48,10 @@ fn policy_changes_while_vms_are_there() {
     let in_force = machine.set(&order(None, &["policy=best-effort", "slice=4000"]), T0).unwrap();
 
     let slice_us = Some(4000);
-    assert_eq!(in_force, InForce::Gpu { policy: "best-effort", slice_us, period_us: None, draining: false });
+    assert_eq!(
+        in_force,
+        EffectiveSettings::Gpu { policy: "best-effort", slice_us, period_us: None, draining: false }
+    );
     assert_eq!(machine.status("soft").gpu.policy, "best-effort");
     assert!(machine.set(&order(None, &["policy=none"]), T0).is_err());
 }

@@ -18,7 +18,7 @@ use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenF
 use super::places::Places;
 
 pub use open_files::EpollFiles;
-pub use user::{Lowered, is_root, lower};
+pub use user::{LoweredPrivileges, is_root, lower};
 
 /// The kernel module behind the nodes in `/dev`.
 #[derive(Debug)]

@@ -9,10 +9,11 @@ pub fn is_root() -> bool {
 }
 
 /// Another user than root, with a way back: dropping it makes the process root again, so that what root made
-/// can be taken away. It holds no right of root's meanwhile, and none at all after [`Lowered::for_good`].
+/// can be taken away. It holds no right of root's meanwhile, and none at all after
+/// [`LoweredPrivileges::for_good`].
 #[must_use]
 #[derive(Debug)]
-pub struct Lowered {
+pub struct LoweredPrivileges {
     uid: u32,
     for_good: bool,
 }
@@ -22,14 +23,14 @@ pub struct Lowered {
 ///
 /// # Errors
 /// This process may not.
-pub fn lower(uid: u32) -> io::Result<Lowered> {
+pub fn lower(uid: u32) -> io::Result<LoweredPrivileges> {
     // SAFETY: a null list of no groups is what the call takes for none.
     done(unsafe { libc::setgroups(0, std::ptr::null()) })?;
     set_ids(uid, uid, 0)?;
-    Ok(Lowered { uid, for_good: false })
+    Ok(LoweredPrivileges { uid, for_good: false })
 }
 
-impl Lowered {
+impl LoweredPrivileges {
     /// Gives the way back up.
     ///
     /// # Errors
@@ -41,7 +42,7 @@ impl Lowered {
     }
 }
 
-impl Drop for Lowered {
+impl Drop for LoweredPrivileges {
     fn drop(&mut self) {
         if self.for_good {
             return;

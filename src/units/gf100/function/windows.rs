@@ -6,7 +6,7 @@ use super::super::effect::WindowId;
 use super::super::pbus::window_start;
 use super::config::BAR1_SIZE;
 use super::{Gf100Function, locked};
-use crate::shown::{moving_run, show_runs};
+use crate::direct_windows::{moving_run, show_runs};
 use gpuvmk_backend::{EngineBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::addr::PAGE_SIZE;

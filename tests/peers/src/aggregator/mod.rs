@@ -11,7 +11,7 @@ mod rings;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk::aggregator::{LinkTimeouts, connect};
 use gpuvmk_attacks::Outcome;
 
 use crate::Scene;
@@ -60,7 +60,7 @@ pub fn attack(name: &str, scene: &mut Scene, findings: &mut Findings) -> Option<
 
 /// A tenant that may say anything.
 pub fn tenant(scene: &Scene, name: &str) -> Result<Tenant> {
-    let (link, grant) = connect(&scene.aggregator, crate::raw::hello(name), &Patience::none())?;
+    let (link, grant) = connect(&scene.aggregator, crate::raw::hello(name), &LinkTimeouts::none())?;
     Ok(Tenant::new(link, &grant))
 }
 

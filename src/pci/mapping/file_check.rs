@@ -29,7 +29,7 @@ pub struct FileFacts {
 ///
 /// # Errors
 /// It is no shared memory.
-pub fn judge(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
+pub fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
     let system = |step| move |errno: Errno| MapError::System { step, source: errno.into() };
     let seals = match rustix::fs::fcntl_get_seals(fd) {
         Ok(seals) => seals,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn shared_memory_is_memory_and_files_of_disks_are_not() {
         let memfd = create_memory_file(c"ram", PAGE_SIZE).unwrap();
-        let facts = judge(memfd.as_fd()).unwrap();
+        let facts = check_file(memfd.as_fd()).unwrap();
         assert_eq!(
             (facts.size, facts.page, facts.writable, facts.may_shrink),
             (PAGE_SIZE, PAGE_SIZE, true, false)
@@ -115,18 +115,18 @@ mod tests {
 
         let shm = tempfile::tempfile_in("/dev/shm").unwrap();
         shm.set_len(2 * PAGE_SIZE).unwrap();
-        let facts = judge(shm.as_fd()).unwrap();
+        let facts = check_file(shm.as_fd()).unwrap();
         assert_eq!((facts.size, facts.writable, facts.may_shrink), (2 * PAGE_SIZE, true, true));
 
         let huge = rustix::fs::memfd_create(c"huge", rustix::fs::MemfdFlags::HUGETLB);
         if let Ok(huge) = huge {
-            assert!(judge(huge.as_fd()).unwrap().page > PAGE_SIZE);
+            assert!(check_file(huge.as_fd()).unwrap().page > PAGE_SIZE);
         }
         let program = File::open(std::env::current_exe().unwrap()).unwrap();
-        let error = judge(program.as_fd()).unwrap_err().to_string();
+        let error = check_file(program.as_fd()).unwrap_err().to_string();
         assert!(error.contains("memory-backend-memfd") && error.contains("hugetlbfs"), "{error}");
         for other in ["/dev/zero", "/proc/self/status", "/"] {
-            assert!(judge(File::open(other).unwrap().as_fd()).is_err(), "{other}");
+            assert!(check_file(File::open(other).unwrap().as_fd()).is_err(), "{other}");
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&memfd));
         let reader = OwnedFd::from(File::open(path).unwrap());
 
-        let (own, theirs) = (judge(memfd.as_fd()).unwrap(), judge(reader.as_fd()).unwrap());
+        let (own, theirs) = (check_file(memfd.as_fd()).unwrap(), check_file(reader.as_fd()).unwrap());
 
         assert_eq!(own.identity, theirs.identity);
         assert!(own.writable && !theirs.writable);

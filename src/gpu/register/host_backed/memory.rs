@@ -19,7 +19,7 @@ const NAME: &CStr = c"gpuvmk-vram";
 /// A file of shared memory. The card reaches the granules that it was told of, and they are locked in memory.
 ///
 /// Offsets are from its first byte.
-pub(in crate::register) struct Home {
+pub(in crate::register) struct HostBacked {
     /// Its place in VRAM.
     first: u64,
     file: OwnedFd,
@@ -27,7 +27,7 @@ pub(in crate::register) struct Home {
     told: BTreeSet<u64>,
 }
 
-impl Home {
+impl HostBacked {
     /// Zeros, in place of VRAM `[first, first + size)`, whole granules.
     pub(in crate::register) fn new(first: u64, size: u64) -> Result<Self, GpuError> {
         let file = create_memory_file(NAME, size)?;

@@ -11,33 +11,33 @@
 //! table, or a channel's USERD, first names it, and forgets it when it is zeroed. A bus address is 4 GiB and
 //! the address in VRAM, so that runs of pages stay runs.
 
-mod home;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::home::iova;
-pub(super) use self::home::{GRANULE, Home};
+use self::memory::iova;
+pub(super) use self::memory::{GRANULE, HostBacked};
 use crate::{GpuError, HostMapping, HostTarget};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_pci::{PciFunction, SharedMemory};
 
-/// All of them, by their first byte in VRAM.
-pub(super) struct Homes {
+/// Tenants' VRAM in the host's memory: one file for each partition, by its first byte in VRAM.
+pub(super) struct HostBackedVram {
     function: Arc<dyn PciFunction>,
     /// Tenants' part of VRAM.
     start: u64,
     end: u64,
-    homes: BTreeMap<u64, Home>,
+    host_backed: BTreeMap<u64, HostBacked>,
 }
 
-/// A part of a home: its first byte in VRAM, and the range in it.
+/// A part of a partition: the partition's first byte in VRAM, and the range in it.
 type Part = (u64, u64, u64);
 
-impl Homes {
+impl HostBackedVram {
     /// For tenants' VRAM `[start, end)`, whole granules.
     pub(super) fn new(function: Arc<dyn PciFunction>, start: u64, end: u64) -> Self {
-        Self { function, start, end, homes: BTreeMap::new() }
+        Self { function, start, end, host_backed: BTreeMap::new() }
     }
 
     /// The first bus address behind them all, a multiple of 4 GiB.
@@ -58,14 +58,14 @@ impl Homes {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are no partition")));
         };
         for (old, ..) in self.parts(start.0, end) {
-            if let Some(home) = self.homes.get_mut(&old) {
-                home.forget(self.function.as_ref(), 0, u64::MAX)?;
+            if let Some(memory) = self.host_backed.get_mut(&old) {
+                memory.forget(self.function.as_ref(), 0, u64::MAX)?;
             }
-            self.homes.remove(&old);
+            self.host_backed.remove(&old);
         }
-        let home = Home::new(start.0, size)?;
-        let shared = home.shared()?;
-        self.homes.insert(start.0, home);
+        let memory = HostBacked::new(start.0, size)?;
+        let shared = memory.shared()?;
+        self.host_backed.insert(start.0, memory);
         Ok(vec![shared])
     }
 
@@ -74,11 +74,11 @@ impl Homes {
     pub(super) fn release(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, _, to) in self.parts(start.0, end) {
-            if let Some(home) = self.homes.get_mut(&first)
-                && to == home.size()
+            if let Some(memory) = self.host_backed.get_mut(&first)
+                && to == memory.size()
             {
-                home.forget(self.function.as_ref(), 0, u64::MAX)?;
-                self.homes.remove(&first);
+                memory.forget(self.function.as_ref(), 0, u64::MAX)?;
+                self.host_backed.remove(&first);
             }
         }
         Ok(())
@@ -89,8 +89,8 @@ impl Homes {
     pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, from, to) in self.parts(start.0, end) {
-            if let Some(home) = self.homes.get_mut(&first) {
-                home.zero(self.function.as_ref(), from, to)?;
+            if let Some(memory) = self.host_backed.get_mut(&first) {
+                memory.zero(self.function.as_ref(), from, to)?;
             }
         }
         Ok(())
@@ -116,8 +116,8 @@ impl Homes {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {at} are no tenant's memory")));
         }
         for (first, from, to) in parts {
-            if let Some(home) = self.homes.get_mut(&first) {
-                home.tell(self.function.as_ref(), from, to)?;
+            if let Some(memory) = self.host_backed.get_mut(&first) {
+                memory.tell(self.function.as_ref(), from, to)?;
             }
         }
         Ok(iova(at.0))
@@ -126,17 +126,17 @@ impl Homes {
     /// Reads what a tenant or an engine wrote.
     pub(super) fn read_u32(&self, at: HostVram) -> Result<u32, GpuError> {
         let lost = || GpuError::Invalid(format!("{at} is no tenant's memory"));
-        let (first, home) = self.homes.range(..=at.0).next_back().ok_or_else(lost)?;
-        home.memory().read_u32(at.0.saturating_sub(*first)).map_err(|_| lost())
+        let (first, backed) = self.host_backed.range(..=at.0).next_back().ok_or_else(lost)?;
+        backed.memory().read_u32(at.0.saturating_sub(*first)).map_err(|_| lost())
     }
 
-    /// The parts of homes in `[start, end)` of VRAM.
+    /// The parts of partitions in `[start, end)` of VRAM.
     fn parts(&self, start: u64, end: u64) -> Vec<Part> {
-        let before = self.homes.range(..start).next_back();
-        let within = self.homes.range(start..end.max(start));
-        let parts = before.into_iter().chain(within).map(|(first, home)| {
+        let before = self.host_backed.range(..start).next_back();
+        let within = self.host_backed.range(start..end.max(start));
+        let parts = before.into_iter().chain(within).map(|(first, memory)| {
             let from = start.saturating_sub(*first);
-            let to = end.saturating_sub(*first).min(home.size());
+            let to = end.saturating_sub(*first).min(memory.size());
             (*first, from, to)
         });
         parts.filter(|(_, from, to)| from < to).collect()

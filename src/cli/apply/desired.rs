@@ -13,7 +13,7 @@ use crate::scheduler::share::Share;
 
 /// A GPU and the VMs that are to share it, with their files.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct DesiredState {
     pub file: PathBuf,
     pub gpu: GpuConfig,
     pub control: PathBuf,
@@ -24,8 +24,8 @@ pub(super) struct Wish {
 
 /// Reads all configuration files of a folder, each of which must be right. GPUs and VMs come in the order of
 /// their files' names.
-pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
-    let (mut wishes, mut vms) = (Vec::new(), Vec::new());
+pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<DesiredState>> {
+    let (mut desired, mut vms) = (Vec::new(), Vec::new());
     for file in files(folder)? {
         match AnyConfig::load(&file)? {
             AnyConfig::Gpu(gpu) => {
@@ -33,7 +33,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
                     bail!("{}: has no [control] section, so nobody can ask what runs on it", file.display());
                 };
                 let guests = guests(&gpu, &file)?;
-                wishes.push(Wish { file, gpu, control, guests, vms: Vec::new() });
+                desired.push(DesiredState { file, gpu, control, guests, vms: Vec::new() });
             }
             AnyConfig::Vm(VmFile::Part(vm)) => vms.push((file, vm)),
             AnyConfig::Vm(VmFile::Whole(_)) => bail!(
@@ -42,11 +42,11 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
             ),
         }
     }
-    ensure!(!wishes.is_empty(), "{} has no GPU's file (one with the key `backend`)", folder.display());
+    ensure!(!desired.is_empty(), "{} has no GPU's file (one with the key `backend`)", folder.display());
     for (file, vm) in vms {
-        let Some(wish) = wishes.iter_mut().find(|wish| wish.gpu.socket.path == vm.gpu) else {
+        let Some(desired) = desired.iter_mut().find(|desired| desired.gpu.socket.path == vm.gpu) else {
             let sockets: Vec<_> =
-                wishes.iter().map(|wish| wish.gpu.socket.path.display().to_string()).collect();
+                desired.iter().map(|desired| desired.gpu.socket.path.display().to_string()).collect();
             bail!(
                 "{}: `gpu` is {}, where no GPU of this folder serves; there are {}",
                 file.display(),
@@ -54,17 +54,17 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
                 sockets.join(", ")
             );
         };
-        if let Some((other, _)) = wish.vms.iter().find(|(_, other)| other.name == vm.name) {
+        if let Some((other, _)) = desired.vms.iter().find(|(_, other)| other.name == vm.name) {
             bail!("{}: `name` is {}, which {} has already", file.display(), vm.name, other.display());
         }
         let mut vm = vm;
-        if let Some(guests) = &wish.guests {
+        if let Some(guests) = &desired.guests {
             vm.share = allowed(guests, &vm)
-                .map_err(|why| anyhow!("{}: {why} of {}", file.display(), wish.file.display()))?;
+                .map_err(|why| anyhow!("{}: {why} of {}", file.display(), desired.file.display()))?;
         }
-        wish.vms.push((file, vm));
+        desired.vms.push((file, vm));
     }
-    Ok(wishes)
+    Ok(desired)
 }
 
 /// The share of a VM by the list of its GPU's file, or what of it the list does not allow; the text goes on

@@ -40,14 +40,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct Request {
     #[serde(default)]
     conditions: Vec<String>,
 }
 
-/// The desk; its socket is removed when this is dropped.
+/// A server of recordings; its socket is removed when this is dropped.
 #[derive(Debug)]
-pub struct Desk {
+pub struct RecordingServer {
     _listener: Listener,
     tracer: Tracer,
     busy: Arc<Busy>,
@@ -66,14 +66,14 @@ impl Busy {
     }
 }
 
-impl Desk {
+impl RecordingServer {
     /// Starts to serve. `header` is that of all traces.
     ///
     /// # Errors
     /// Out of descriptors or threads.
     pub fn start(listener: Listener, tracer: Tracer, header: Header) -> io::Result<Self> {
         let busy = Arc::new(Busy::default());
-        let clerk = Clerk {
+        let serving = Serving {
             socket: listener.socket().try_clone()?,
             guard: Arc::clone(listener.guard()),
             tracer: tracer.clone(),
@@ -83,13 +83,13 @@ impl Desk {
         };
         std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             jail::enter(Role::Recorder);
-            clerk.work();
+            serving.work();
         })?;
         Ok(Self { _listener: listener, tracer, busy })
     }
 }
 
-impl Drop for Desk {
+impl Drop for RecordingServer {
     fn drop(&mut self) {
         self.tracer.stop();
         // What was recorded shall be whole; a client that does not read is not waited for.
@@ -99,7 +99,7 @@ impl Drop for Desk {
 }
 
 /// The thread's part.
-struct Clerk {
+struct Serving {
     socket: OwnedFd,
     guard: Arc<Guard>,
     tracer: Tracer,
@@ -108,7 +108,7 @@ struct Clerk {
     busy: Arc<Busy>,
 }
 
-impl Clerk {
+impl Serving {
     fn work(&self) {
         loop {
             wait(&self.socket, PollFlags::IN, None);
@@ -134,7 +134,7 @@ impl Clerk {
     }
 
     fn serve(&self, mut client: UnixStream) {
-        let filter = match self.wish(&mut client) {
+        let filter = match self.request(&mut client) {
             Ok(filter) => filter,
             Err(why) => return refuse(&mut client, &why),
         };
@@ -160,7 +160,7 @@ impl Clerk {
                 let _ = other.set_read_timeout(Some(BRIEFLY)).and_then(|()| other.read(&mut [0; 512]));
                 refuse(&mut other, "somebody else records this");
             }
-            // A client has nothing to say after its wish.
+            // A client has nothing to say after its request.
             reader
                 .as_ref()
                 .is_ok_and(|reader| !wait(reader, PollFlags::IN | PollFlags::RDHUP, Some(Duration::ZERO)))
@@ -175,7 +175,7 @@ impl Clerk {
     }
 
     /// What a client wants.
-    fn wish(&self, client: &mut UnixStream) -> Result<Filter, String> {
+    fn request(&self, client: &mut UnixStream) -> Result<Filter, String> {
         let mut line = Vec::new();
         let until = Instant::now() + PATIENCE;
         while !line.ends_with(b"\n") {
@@ -186,8 +186,8 @@ impl Clerk {
                 return Err(format!("a line of JSON of at most {MAX_LINE} bytes must come first"));
             }
         }
-        let wish: Wish = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
-        let words = wish.conditions.iter().map(String::as_str);
+        let request: Request = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+        let words = request.conditions.iter().map(String::as_str);
         Filter::parse(words, self.chip).map_err(|error| error.to_string())
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::own_channel::{OwnChannel, Place, memory};
-use super::scrub::commands::{Dialect, copy_words};
+use super::scrub::commands::{CommandFormat, copy_words};
 use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostTarget, SpaceHandle};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
@@ -34,11 +34,11 @@ const RAM_VA: u64 = 0x200_0000;
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What came of it.
+/// What came of the engines' tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Rehearsal {
+pub struct EngineTests {
     /// Each engine.
-    pub tried: Vec<Trial>,
+    pub tried: Vec<EngineTest>,
     /// Bytes that came into the host's memory and back as they were, by all engines.
     pub verified: u64,
     /// Whether a copy into memory that was taken away from the GPU left that memory as it was; absent if
@@ -48,17 +48,17 @@ pub struct Rehearsal {
     pub stray_reported: Option<String>,
 }
 
-impl Rehearsal {
+impl EngineTests {
     /// Whether each engine works, and none reaches what it must not.
-    pub fn good(&self) -> bool {
-        let works = !self.tried.is_empty() && self.tried.iter().all(|trial| trial.failures.is_empty());
+    pub fn passed(&self) -> bool {
+        let works = !self.tried.is_empty() && self.tried.iter().all(|test| test.failures.is_empty());
         works && self.stray_dma_stopped != Some(false)
     }
 }
 
 /// What came of one engine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Trial {
+pub struct EngineTest {
     /// Which.
     pub engine: String,
     /// The class whose commands it was given.
@@ -82,7 +82,7 @@ struct Stage<'a> {
 /// A channel of one engine on it.
 struct Actor<'s, 'a> {
     stage: &'s mut Stage<'a>,
-    dialect: Dialect,
+    dialect: CommandFormat,
     space: SpaceHandle,
     channel: OwnChannel,
     sequence: u32,
@@ -103,15 +103,16 @@ enum End {
 /// # Errors
 /// The GPU cannot be prepared, or not be left as it was. That an engine does not work is no error: it is
 /// found.
-pub fn rehearse(driver: &mut dyn GpuDriver, stray: bool) -> Result<Rehearsal, GpuError> {
+pub fn test_engines(driver: &mut dyn GpuDriver, stray: bool) -> Result<EngineTests, GpuError> {
     let info = driver.info();
-    let known = info.engines.engines().filter_map(|engine| Some((engine, Dialect::of(info.chip, engine)?)));
+    let known =
+        info.engines.engines().filter_map(|engine| Some((engine, CommandFormat::of(info.chip, engine)?)));
     let engines: Vec<_> = known.collect();
     let Some((last, _)) = engines.last().copied() else {
         return Err(GpuError::Invalid(format!("{} has no engine that is known here", info.chip)));
     };
     let mut stage = Stage::new(driver)?;
-    let mut found = Rehearsal::default();
+    let mut found = EngineTests::default();
     let tried = engines
         .into_iter()
         .try_for_each(|(engine, dialect)| stage.tried(engine, dialect, stray && engine == last, &mut found));
@@ -141,11 +142,11 @@ impl<'a> Stage<'a> {
     fn tried(
         &mut self,
         engine: Engine,
-        dialect: Dialect,
+        dialect: CommandFormat,
         stray: bool,
-        found: &mut Rehearsal,
+        found: &mut EngineTests,
     ) -> Result<(), GpuError> {
-        let mut trial = Trial {
+        let mut test = EngineTest {
             engine: engine.to_string(),
             class: format!("{:04x}", dialect.class()),
             verified: 0,
@@ -154,18 +155,18 @@ impl<'a> Stage<'a> {
         };
         let worked = match Actor::new(self, engine, dialect) {
             Ok(mut actor) => {
-                let worked = actor.copies(&mut trial);
+                let worked = actor.copies(&mut test);
                 let worked = worked.and_then(|()| if stray { actor.stray(found) } else { Ok(()) });
                 let left = actor.leave();
                 worked.and(left)
             }
             Err(error) => {
-                trial.failures.push(format!("no channel: {error}"));
+                test.failures.push(format!("no channel: {error}"));
                 Ok(())
             }
         };
-        found.verified = found.verified.saturating_add(trial.verified);
-        found.tried.push(trial);
+        found.verified = found.verified.saturating_add(test.verified);
+        found.tried.push(test);
         worked
     }
 
@@ -193,7 +194,7 @@ impl<'a> Stage<'a> {
 }
 
 impl<'s, 'a> Actor<'s, 'a> {
-    fn new(stage: &'s mut Stage<'a>, engine: Engine, dialect: Dialect) -> Result<Self, GpuError> {
+    fn new(stage: &'s mut Stage<'a>, engine: Engine, dialect: CommandFormat) -> Result<Self, GpuError> {
         let (place, iova) = (stage.place(), stage.iova);
         let driver = &mut *stage.driver;
         memory(driver)?.write(place.own, &vec![0; bytes(OWN_SIZE)])?;
@@ -251,22 +252,22 @@ impl<'s, 'a> Actor<'s, 'a> {
     }
 
     /// There and back.
-    fn copies(&mut self, trial: &mut Trial) -> Result<(), GpuError> {
+    fn copies(&mut self, test: &mut EngineTest) -> Result<(), GpuError> {
         let (there, back) = (pattern(1), pattern(2));
         let own = self.stage.place().va(DATA);
         self.stage.set_data(&there)?;
         let end = self.copy(own, RAM_VA)?;
-        note(trial, "from VRAM to the host's memory", &end, self.stage.ram() == there);
+        note(test, "from VRAM to the host's memory", &end, self.stage.ram() == there);
         // In range: the pattern is as large.
         let _ = self.stage.ram.write(0, &back);
         let end = self.copy(RAM_VA, own)?;
         let same = self.stage.data()? == back;
-        note(trial, "from the host's memory to VRAM", &end, same);
+        note(test, "from the host's memory to VRAM", &end, same);
         Ok(())
     }
 
     /// Into memory that the GPU's page tables still name, and its IOMMU does not.
-    fn stray(&mut self, found: &mut Rehearsal) -> Result<(), GpuError> {
+    fn stray(&mut self, found: &mut EngineTests) -> Result<(), GpuError> {
         let (before, other) = (self.stage.ram(), pattern(3));
         self.stage.set_data(&other)?;
         self.stage.driver.dma_unmap(self.stage.iova, SIZE)?;
@@ -290,17 +291,17 @@ impl<'s, 'a> Actor<'s, 'a> {
     }
 }
 
-fn note(trial: &mut Trial, what: &str, end: &End, same: bool) {
+fn note(test: &mut EngineTest, what: &str, end: &End, same: bool) {
     match (end, same) {
         (End::Done(time), true) => {
-            trial.verified = trial.verified.saturating_add(SIZE);
-            trial.slowest_us = trial.slowest_us.max(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+            test.verified = test.verified.saturating_add(SIZE);
+            test.slowest_us = test.slowest_us.max(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         }
-        (End::Done(_), false) => trial.failures.push(format!("copy {what}: other bytes came")),
-        (End::Not(Some(said)), _) => trial.failures.push(format!("copy {what}: the GPU says {said}")),
+        (End::Done(_), false) => test.failures.push(format!("copy {what}: other bytes came")),
+        (End::Not(Some(said)), _) => test.failures.push(format!("copy {what}: the GPU says {said}")),
         (End::Not(None), _) => {
             let time = PATIENCE.as_millis();
-            trial.failures.push(format!("copy {what}: not done after {time} ms"));
+            test.failures.push(format!("copy {what}: not done after {time} ms"));
         }
     }
 }
@@ -329,22 +330,22 @@ mod tests {
     #[test]
     fn each_engine_of_the_software_gpu_copies_and_keeps_to_what_it_may_reach() {
         let mut driver = gpu();
-        let found = rehearse(&mut driver, true).unwrap();
-        let engines: Vec<_> = found.tried.iter().map(|trial| (&*trial.engine, &*trial.class)).collect();
+        let found = test_engines(&mut driver, true).unwrap();
+        let engines: Vec<_> = found.tried.iter().map(|test| (&*test.engine, &*test.class)).collect();
         assert_eq!(engines, [("graphics", "9039"), ("copy0", "90b5"), ("copy1", "90b8")], "{found:?}");
-        assert!(found.good() && found.tried.iter().all(|trial| trial.verified == 2 * SIZE), "{found:?}");
+        assert!(found.passed() && found.tried.iter().all(|test| test.verified == 2 * SIZE), "{found:?}");
         assert_eq!((found.verified, found.stray_dma_stopped), (6 * SIZE, Some(true)), "{found:?}");
     }
 
     #[test]
     fn nothing_is_left_mapped() {
         let mut driver = gpu();
-        rehearse(&mut driver, false).unwrap();
-        assert_eq!(rehearse(&mut driver, false).unwrap().verified, 6 * SIZE);
+        test_engines(&mut driver, false).unwrap();
+        assert_eq!(test_engines(&mut driver, false).unwrap().verified, 6 * SIZE);
     }
 
     #[test]
     fn gpu_of_which_nothing_was_tried_is_not_good() {
-        assert!(!Rehearsal::default().good());
+        assert!(!EngineTests::default().passed());
     }
 }

@@ -7,7 +7,7 @@ use gpuvmk_chip::addr::TenantId;
 
 /// A VM's row.
 #[derive(Clone, Debug)]
-pub(super) struct Row<S> {
+pub(super) struct VmRow<S> {
     pub vm: TenantId,
     /// What it used up to the last decision.
     seen: Duration,
@@ -18,17 +18,17 @@ pub(super) struct Row<S> {
 
 /// One row for each VM that is present, in the order of the views.
 #[derive(Clone, Debug)]
-pub(super) struct Book<S> {
-    pub rows: Vec<Row<S>>,
+pub(super) struct VmTable<S> {
+    pub rows: Vec<VmRow<S>>,
 }
 
-impl<S> Default for Book<S> {
+impl<S> Default for VmTable<S> {
     fn default() -> Self {
         Self { rows: Vec::new() }
     }
 }
 
-impl<S> Book<S> {
+impl<S> VmTable<S> {
     /// Takes over what VMs used, and which there are. What a newcomer used before is nobody's business.
     pub fn update(&mut self, vms: &[VmView], mut fresh: impl FnMut(&VmView) -> S) {
         if !self.matches(vms) {
@@ -37,7 +37,7 @@ impl<S> Book<S> {
             for view in vms {
                 while old.next_if(|row| row.vm < view.vm).is_some() {}
                 let kept = old.next_if(|row| row.vm == view.vm);
-                self.rows.push(kept.unwrap_or_else(|| Row {
+                self.rows.push(kept.unwrap_or_else(|| VmRow {
                     vm: view.vm,
                     seen: view.used,
                     grown: Duration::ZERO,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn those_who_stay_keep_their_state_and_newcomers_start_from_what_they_used() {
-        let mut book = Book::<u32>::default();
+        let mut book = VmTable::<u32>::default();
         book.update(&[view(1, true, 5), view(3, true, 0)], |view| view.vm.0);
         book.rows[1].state = 33;
 

@@ -18,15 +18,15 @@ pub(super) const STEP: usize = 1 << 20;
 
 /// Pages that were put aside. Dropping it takes them out of the page tables, step by step.
 #[derive(Debug)]
-pub struct Aside {
+pub struct ReplacedPages {
     base: NonNull<u8>,
     size: usize,
 }
 
 // SAFETY: the range belongs to this value alone, and nobody reads or writes it.
-unsafe impl Send for Aside {}
+unsafe impl Send for ReplacedPages {}
 
-impl Aside {
+impl ReplacedPages {
     /// Moves the pages of `size` bytes at `place` away; the file there is shown anew, page by page, as it is
     /// accessed.
     ///
@@ -57,7 +57,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ReplacedPages {
     fn drop(&mut self) {
         // SAFETY: the range is this value's.
         unsafe { unmap(self.base, self.size) };

@@ -13,7 +13,7 @@ use super::packed::Packed;
 const LANES: usize = 8;
 
 /// Where stretches begin and end, for one pass over entries from the front.
-pub(super) struct Stretches<F> {
+pub(super) struct AlikeEntries<F> {
     format: F,
     kind: TableKind,
     shape: Shape,
@@ -26,7 +26,7 @@ pub(super) struct Stretches<F> {
     single: usize,
 }
 
-impl<F: MmuFormat> Stretches<F> {
+impl<F: MmuFormat> AlikeEntries<F> {
     /// Before the first entry of tables of `kind`.
     pub fn new(format: F, kind: TableKind) -> Self {
         let (shape, step) = (format.shape(kind), format.step(kind));
@@ -176,7 +176,7 @@ mod tests {
     /// Every entry, one by one and by stretches.
     fn compare<F: MmuFormat>(format: F, kind: TableKind, entries: &[u8]) {
         let shape = format.shape(kind);
-        let mut stretches = Stretches::new(format, kind);
+        let mut stretches = AlikeEntries::new(format, kind);
         let mut at = 0;
         while at < entries.len() / shape.entry_size {
             let (entry, length) = stretches.at(entries, at);
@@ -202,7 +202,7 @@ mod tests {
             .map(|target| Pte { target, read_only: false, privileged: false, kind: 0 }.encode())
             .collect();
         let entries = bytes(&[&words[..], &[0; 30], &words[50..51]].concat());
-        let mut stretches = Stretches::new(Fermi::default(), TableKind(0));
+        let mut stretches = AlikeEntries::new(Fermi::default(), TableKind(0));
 
         assert_eq!(stretches.at(&entries, 0), (page(0x10_0000), 100));
         assert_eq!(stretches.at(&entries, 60), (page(0x10_0000 + (60 << 12)), 40));
