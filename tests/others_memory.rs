@@ -79,7 +79,7 @@ fn page_that_somebody_fills_is_there_again_once_it_is_mended() {
     own.populate(5 * PAGE, PAGE).unwrap();
     own.write(5 * PAGE, b"late!").unwrap();
     assert_eq!((rig.pages(), rig.read(5)), (2, [0; 5]));
-    rig.owner.mend();
+    rig.owner.restore_file();
 
     assert_eq!((&rig.read(5), rig.owner.lost_pages()), (b"late!", 0));
     assert_eq!(rig.read(7), [0; 5], "mended memory refuses as before");

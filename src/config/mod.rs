@@ -4,6 +4,7 @@
 //! known key for an unknown one. docs/configuration.md documents the keys; a test parses its examples.
 
 mod chip;
+mod file;
 mod folder;
 mod gpu;
 mod hang;
@@ -17,7 +18,7 @@ mod vm_entry;
 mod vm_file;
 mod whole_card;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use folder::files;
 pub use gpu::{Backend, GpuConfig};
@@ -28,10 +29,7 @@ pub use vm::{TraceFile, VmConfig};
 pub use vm_file::VmFile;
 pub use whole_card::WholeCardConfig;
 
-use reader::TableReader;
-
-/// Largest configuration file that is read.
-const MAX_FILE_SIZE: u64 = 1 << 20;
+use file::{has, parse, read_file};
 
 /// A file of either kind, for `gpuvmk check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +62,6 @@ impl AnyConfig {
     }
 }
 
-/// Whether a text that may be wrong in many ways names a key.
-fn has(text: &str, key: &str) -> bool {
-    toml::de::DeTable::parse_recoverable(text).0.get_ref().contains_key(key)
-}
-
 impl GpuConfig {
     /// Reads and checks a GPU's file.
     ///
@@ -76,37 +69,6 @@ impl GpuConfig {
     /// The file cannot be read, or has mistakes.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         parse(path, &read_file(path)?, Self::read)
-    }
-}
-
-fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_FILE_SIZE {
-        return Err(ConfigError::TooLarge { path: path.to_owned(), size, limit: MAX_FILE_SIZE });
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
-}
-
-/// Parses `text` with `read`; relative paths in it are taken from the folder of `path`.
-fn parse<T>(
-    path: &Path,
-    text: &str,
-    read: impl FnOnce(&mut TableReader<'_, '_>) -> Option<T>,
-) -> Result<T, ConfigError> {
-    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let document = toml::de::DeTable::parse(text)
-        .map_err(|error| ConfigError::mistakes(path, vec![Mistake::syntax(text, &error)]))?;
-    let mut mistakes = Vec::new();
-    let mut reader = TableReader::new(document.get_ref(), text, &folder, &mut mistakes);
-    let parsed = read(&mut reader);
-    reader.finish();
-    match parsed {
-        Some(config) if mistakes.is_empty() => Ok(config),
-        _ => {
-            mistakes.sort_by_key(|mistake| mistake.line);
-            Err(ConfigError::mistakes(path, mistakes))
-        }
     }
 }
 

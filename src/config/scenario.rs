@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use super::file::{parse, read_file};
 use super::gpu::settings;
 use super::mistake::ConfigError;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
 use super::vm::share;
-use super::{parse, read_file};
 use crate::chip::Engine;
 use crate::scheduler::policy::PolicyKind;
 use crate::scheduler::share::ShareSetting;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::file::{has, parse, read_file};
 use super::mistake::ConfigError;
 use super::vm::{TraceFile, VmConfig};
 use super::whole_card::{self, WholeCardConfig};
-use super::{has, parse, read_file};
 use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Times, Word};
+use crate::figures::{Times, Word};
 
 /// State of the physical GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

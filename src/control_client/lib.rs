@@ -6,12 +6,14 @@
 //! schema is ignored.
 
 mod client;
+mod figures;
 mod gpu;
 mod tenant;
 
 use serde::{Deserialize, Serialize};
 
 pub use client::{ControlError, call, status};
+pub use figures::{Times, Word};
 pub use gpu::{
     CardStatus, Departures, GpuStatus, GuestStatus, ScrubFigures, ScrubStatus, StepTable, StepTimes,
     TypeStatus,
@@ -19,9 +21,6 @@ pub use gpu::{
 pub use tenant::{
     DecidedBy, EngineStatus, FailSafeStatus, LimitStatus, LimitTable, ShareStatus, TenantStatus,
 };
-
-/// A word out of a fixed list, as the aggregator knows it, or as a client has read it.
-pub type Word = std::borrow::Cow<'static, str>;
 
 /// State of an aggregator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,18 +37,6 @@ impl Status {
     pub fn tenant(&self, name: &str) -> Option<&TenantStatus> {
         self.tenants.iter().find(|tenant| tenant.name == name)
     }
-}
-
-/// Times at a glance, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Times {
-    /// How many were measured.
-    pub count: u64,
-    /// Half of them took at most this.
-    pub p50: u64,
-    /// 99 of 100 took at most this.
-    pub p99: u64,
 }
 
 #[cfg(test)]

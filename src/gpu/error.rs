@@ -1,6 +1,7 @@
 //! Why the physical GPU could not do something.
 
-use super::rm;
+use super::rm::RmError;
+use super::rm::abi::RmStatus;
 use gpuvmk_chip::Engine;
 use gpuvmk_pci::DmaError;
 
@@ -54,7 +55,7 @@ pub enum GpuError {
     Io(#[from] std::io::Error),
     /// The NVIDIA driver that has the GPU refused.
     #[error(transparent)]
-    Rm(rm::RmError),
+    Rm(RmError),
     /// The device is gone.
     #[error("The physical GPU is lost")]
     Lost,
@@ -81,5 +82,14 @@ impl GpuError {
             source = cause.source();
         }
         message
+    }
+}
+
+impl From<RmError> for GpuError {
+    fn from(error: RmError) -> Self {
+        match error.status() {
+            Some(RmStatus::ERR_GPU_IS_LOST | RmStatus::ERR_GPU_IN_FULLCHIP_RESET) => Self::Lost,
+            _ => Self::Rm(error),
+        }
     }
 }

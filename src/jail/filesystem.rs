@@ -13,7 +13,7 @@ use landlock::{
     PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::JailError;
+use super::error::JailError;
 
 /// What is wanted of the kernel: all that it may know.
 const WANTED: ABI = ABI::V9;

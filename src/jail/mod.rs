@@ -18,7 +18,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod breakdown;
+mod error;
 mod filesystem;
+mod mode;
 mod privileges;
 mod role;
 mod rule;
@@ -27,86 +29,17 @@ mod tables;
 mod violation;
 mod warm_up;
 
-use std::fmt;
-use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use rustix::process::Resource;
 
+pub use self::error::JailError;
 use self::filesystem::Confinement;
 pub use self::filesystem::{PathRight, Right, folder};
-pub use self::role::Role;
+pub use self::mode::Mode;
+pub use self::role::{Drives, Role};
 pub use self::rule::{Condition, Rule, Test};
-
-/// How much of the jail is on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// A forbidden system call ends the process.
-    #[default]
-    Enforce,
-    /// A forbidden system call is written to the kernel's log, and happens. The rest is as with `Enforce`.
-    Log,
-    /// There is no jail.
-    Off,
-}
-
-impl Mode {
-    /// The words that configuration and command line have.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("enforce", Self::Enforce), ("log", Self::Log), ("off", Self::Off)];
-
-    /// Its word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Log => "log",
-            Self::Off => "off",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::WORDS
-            .into_iter()
-            .find_map(|(word, mode)| (word == text).then_some(mode))
-            .ok_or_else(|| format!("\"{text}\" is none of \"enforce\", \"log\" and \"off\""))
-    }
-}
-
-/// Why there is no jail.
-#[derive(Debug, thiserror::Error)]
-pub enum JailError {
-    /// A step that every kernel takes.
-    #[error("{step} failed; `jail = \"off\"` does without the jail")]
-    System {
-        /// Which.
-        step: &'static str,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// Landlock.
-    #[error("Landlock cannot be set up; `jail = \"off\"` does without the jail")]
-    Landlock(#[from] landlock::RulesetError),
-    /// A folder or a device that stays within reach.
-    #[error(
-        "A place that this process needs cannot be named to Landlock; `jail = \"off\"` does without the jail"
-    )]
-    Place(#[source] landlock::PathFdError),
-    /// A filter.
-    #[error("The filter of system calls cannot be put on; `jail = \"off\"` does without the jail")]
-    Filter(#[source] seccompiler::Error),
-}
 
 /// What a daemon may still have after [`confine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,22 +52,6 @@ pub struct Allowance {
     pub memory: Option<u64>,
     /// What it drives.
     pub drives: Drives,
-}
-
-/// What a process drives beside what all do; some of its threads need more for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Drives {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A real GPU, through the NVIDIA driver.
-    RealGpu,
-    /// A guest's machine, on KVM.
-    Machine,
-    /// A card, through the kernel's VFIO.
-    Card,
-    /// A guest's machine, on KVM, with a card in it.
-    MachineWithCard,
 }
 
 /// The jail of this process; unset where there is none.

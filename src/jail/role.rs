@@ -2,9 +2,24 @@
 
 use std::fmt;
 
-use super::Drives;
 use super::rule::Rule;
 use super::tables::{aggregator, common, device, vmm};
+
+/// What a process drives beside what all do; some of its threads need more for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drives {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A real GPU, through the NVIDIA driver.
+    RealGpu,
+    /// A guest's machine, on KVM.
+    Machine,
+    /// A card, through the kernel's VFIO.
+    Card,
+    /// A guest's machine, on KVM, with a card in it.
+    MachineWithCard,
+}
 
 /// What a thread does, and so which system calls it may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,8 +7,10 @@ use seccompiler::{
     TargetArch,
 };
 
+use super::error::JailError;
+use super::mode::Mode;
+use super::role::Role;
 use super::rule::Rule;
-use super::{JailError, Mode, Role};
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: TargetArch = TargetArch::x86_64;

@@ -3,20 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::channel::Channel;
+use super::channel::{Channel, LeavingChannel};
 use super::meter::Part;
 use super::sampling::{SampledTime, WINDOW};
 use super::{Account, Scheduler};
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
-
-/// A channel that had to leave its engine and has not yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeavingChannel {
-    since: Duration,
-    /// When to look again.
-    pub look: Duration,
-}
 
 impl Scheduler {
     /// Charges what hardware counted since the last time.

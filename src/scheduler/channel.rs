@@ -78,6 +78,15 @@ pub(super) struct Channel {
     waits_from: Duration,
 }
 
+/// A channel that had to leave its engine and has not yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeavingChannel {
+    /// Since when it has been seen to be late.
+    pub since: Duration,
+    /// When to look again.
+    pub look: Duration,
+}
+
 /// What a look at a busy channel showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {

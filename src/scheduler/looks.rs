@@ -6,14 +6,10 @@ use super::Scheduler;
 use super::channel::Look;
 use super::list::List;
 use super::policy::Admission;
-use super::sampling::Seen;
+use super::sampling::{SHARED_WINDOW, Seen};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_observe::latency::LatencySummary;
-
-/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between
-/// looks; and where a VM waits that gets the engine as soon as it is seen to be idle.
-pub(super) const SHARED_WINDOW: Duration = Duration::from_micros(250);
 
 impl Scheduler {
     /// Whoever calls is awake: notes how late that is for what is due.

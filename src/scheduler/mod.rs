@@ -33,8 +33,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::account::Account;
-use self::accounting::LeavingChannel;
-use self::channel::{Channel, Pace, Work, list_of};
+use self::channel::{Channel, LeavingChannel, Pace, Work, list_of};
 pub use self::hang::limits::HangLimits;
 use self::list::List;
 use self::meter::Meter;
@@ -378,7 +377,7 @@ impl Scheduler {
             meter.counts(*engine) && list.is_shared() || list.cuts_turns() && list.is_waited_for()
         };
         let shared = self.lists.iter().any(shared);
-        self.sampler.set_window(if shared { looks::SHARED_WINDOW } else { sampling::WINDOW });
+        self.sampler.set_window(if shared { sampling::SHARED_WINDOW } else { sampling::WINDOW });
         self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };

@@ -20,6 +20,10 @@ use gpuvmk_chip::addr::HostChannel;
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_millis(1);
 
+/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between
+/// looks; and where a VM waits that gets the engine as soon as it is seen to be idle.
+pub(super) const SHARED_WINDOW: Duration = Duration::from_micros(250);
+
 /// What an engine ran when it was looked at.
 pub type Seen = (Engine, HostChannel);
 

@@ -4,7 +4,8 @@
 //! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were
 //! of its own, so that neither time nor memory of a walk exceeds the limits.
 
-use super::piece::PIECE;
+/// Bytes of a table that are copied, compared and kept at a time.
+pub(super) const PIECE: usize = 4096;
 
 /// Limits for all address spaces of one VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

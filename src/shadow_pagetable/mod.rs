@@ -21,6 +21,7 @@
 
 mod alike_entries;
 mod budget;
+mod error;
 mod fermi;
 mod format;
 mod hopper;
@@ -34,11 +35,12 @@ mod tests;
 mod translate;
 
 pub use budget::{Budget, Limits, WalkRefusal};
+pub use error::SyncError;
 pub use fermi::Fermi;
 pub use format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
 pub use hopper::Hopper;
 pub use runs::{MAX_BATCH, MapRun, RunCount, RunSink, Runs, UnmapRun};
-pub use space::{ShadowSpace, SyncError, SyncReport};
+pub use space::{ShadowSpace, SyncReport};
 pub use translate::translate;
 
 use gpuvmk_chip::PhysicalAddress;

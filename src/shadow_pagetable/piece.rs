@@ -1,11 +1,8 @@
 //! A page of a table, as far as it was synchronised.
 
 use super::Version;
-use super::budget::{Budget, WalkRefusal};
+use super::budget::{Budget, PIECE, WalkRefusal};
 use super::format::Shape;
-
-/// Bytes that are copied and compared at a time.
-pub(super) const PIECE: usize = 4096;
 
 /// The contents of a piece that holds nothing.
 pub(super) static EMPTY: [u8; PIECE] = [0; PIECE];

@@ -2,22 +2,12 @@
 
 use super::GuestMemory;
 use super::budget::{Budget, WalkRefusal};
+use super::error::SyncError;
 use super::format::{Leaf, MmuFormat, SubTable, TableKind};
 use super::runs::{MapRun, RunCount, RunSink, Runs};
 use super::table::{Table, Walk};
 use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
-
-/// Why a synchronisation ended early. The space is then out of step with its shadow and may only be dropped.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError<E> {
-    /// The tables ask for more than a VM may have.
-    #[error("The walk of the guest's GPU page tables was given up")]
-    Walk(#[from] WalkRefusal),
-    /// The receiver of the changes failed.
-    #[error("The shadow could not be changed")]
-    Sink(#[source] E),
-}
 
 /// What a synchronisation found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use super::GuestMemory;
 use super::alike_entries::{AlikeEntries, next_difference, raw, same_entry};
-use super::budget::{Budget, WalkRefusal};
+use super::budget::{Budget, PIECE, WalkRefusal};
+use super::error::SyncError;
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable};
 use super::packed::Packed;
-use super::piece::{EMPTY, PIECE, Piece, first_entry, piece_length, pieces};
+use super::piece::{EMPTY, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
-use super::space::SyncError;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// What a walk needs at every table.

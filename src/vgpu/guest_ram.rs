@@ -65,7 +65,7 @@ impl GuestRam {
     /// A descriptor to keep for the file of a range.
     pub fn keep(&mut self, backing: &DmaBacking) -> io::Result<Arc<OwnedFd>> {
         let fd = backing.fd.as_fd();
-        let facts = mapping::judge(fd).map_err(io::Error::other)?;
+        let facts = mapping::check_file(fd).map_err(io::Error::other)?;
         let id = (facts.identity, facts.writable);
         if let Some(kept) = self.files.get(&id).and_then(Weak::upgrade) {
             return Ok(kept);

@@ -475,7 +475,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         connection.events.live.clear_all();
         // It may have been zeroed; and what the last driver kept there is nothing to the next one.
         connection.window.forget_tables();
-        self.system.owner().mend();
+        self.system.owner().restore_file();
         self.system.forget_populated();
         control.reset(&connection.terms, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.

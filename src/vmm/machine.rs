@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kvm_ioctls::Kvm;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use super::boot::{BootError, BootFile, Image};
-use super::host::HostError;
+use super::boot::{BootFile, Image};
+use super::error::VmmError;
 use super::layout::{self, CONFIG_PORTS, ECAM, KEYBOARD, MMIO32, MMIO64, POWER, SERIAL, SERIAL_LINE};
-use super::pci_bus::{ConfigPorts, Ecam, NoBarSpace, PciBus};
-use super::power::{AcpiPower, Keyboard, StopVmm};
+use super::pci_bus::{ConfigPorts, Ecam, PciBus};
+use super::power::{AcpiPower, ExitReason, Keyboard, StopVmm};
 use super::processors::{self, Running};
 use super::serial::{Console, Typing};
 use super::{boot, host};
@@ -36,42 +36,6 @@ pub struct VmmConfig {
     pub direct: bool,
     /// Start again when the guest resets the machine.
     pub reboot: bool,
-}
-
-/// Why a machine ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExitReason {
-    /// The guest turned it off.
-    PowerOff,
-    /// The guest reset it.
-    Reset,
-    /// Somebody outside stopped it.
-    Stopped,
-    /// It cannot go on.
-    Failed(String),
-}
-
-/// Why there is no machine.
-#[derive(Debug, thiserror::Error)]
-pub enum VmmError {
-    /// The host is none for it.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// KVM refuses something.
-    #[error(transparent)]
-    Kvm(#[from] KvmError),
-    /// The kernel cannot be loaded.
-    #[error(transparent)]
-    Boot(#[from] BootError),
-    /// A function has no room.
-    #[error(transparent)]
-    NoBarSpace(#[from] NoBarSpace),
-    /// A system call failed.
-    #[error("{0} failed")]
-    System(&'static str, #[source] io::Error),
-    /// The guest's memory cannot be seen by the loader.
-    #[error("The guest's memory cannot be written: {0}")]
-    Memory(String),
 }
 
 /// This host's KVM, if it runs stock kernels. Takes [`run`]'s signal as well: all that it needs of the

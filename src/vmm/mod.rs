@@ -14,6 +14,7 @@
 
 mod acpi;
 mod boot;
+mod error;
 mod host;
 mod layout;
 mod machine;
@@ -24,7 +25,8 @@ mod serial;
 pub mod virtio;
 
 pub use boot::{BootError, BootFile};
+pub use error::VmmError;
 pub use host::HostError;
 pub use layout::{MAX_MEMORY, MIN_MEMORY};
-pub use machine::{ExitReason, VmmConfig, VmmError, open_kvm, run};
-pub use power::StopVmm;
+pub use machine::{VmmConfig, open_kvm, run};
+pub use power::{ExitReason, StopVmm};

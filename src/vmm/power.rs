@@ -5,7 +5,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use vm_superio::{I8042Device, Trigger};
 
-use super::machine::ExitReason;
 use gpuvmk_frontend::kvm::BusDevice;
 
 /// Sleep control: start, and the sleep type in bits 4:2 (ACPI 4.8.3.7).
@@ -14,6 +13,19 @@ const SLEEP_ENABLE: u8 = 1 << 5;
 pub(super) const SLEEP_TYPE_OFF: u8 = 5;
 /// What the tables say is to be written to the reset register.
 pub(super) const RESET_VALUE: u8 = 1;
+
+/// Why a machine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// The guest turned it off.
+    PowerOff,
+    /// The guest reset it.
+    Reset,
+    /// Somebody outside stopped it.
+    Stopped,
+    /// It cannot go on.
+    Failed(String),
+}
 
 /// Where the machine's end is told, by the guest or from outside.
 #[derive(Clone, Debug, Default)]

@@ -8,9 +8,9 @@ use kvm_ioctls::Cap;
 use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler, unblock_signal};
 
 use super::boot::GDT;
+use super::error::VmmError;
 use super::layout::{DESCRIPTORS, PAGE_TABLES, ZERO_PAGE};
-use super::machine::{ExitReason, VmmError};
-use super::power::StopVmm;
+use super::power::{ExitReason, StopVmm};
 use gpuvmk_frontend::kvm::{Exit, KvmError, Machine, Processor};
 use gpuvmk_jail::{self as jail, Role};
 

@@ -40,7 +40,7 @@ impl Machine {
         let refuse = |error: MapError| Refusal::new(RefusalKind::OutsidePartition, error.to_string());
         let file =
             file.ok_or_else(|| Refusal::new(RefusalKind::Protocol, "guest memory comes with its file"))?;
-        let facts = mapping::judge(file.as_fd()).map_err(refuse)?;
+        let facts = mapping::check_file(file.as_fd()).map_err(refuse)?;
         if writable && !facts.writable {
             return Err(refuse(MapError::NotWritable));
         }

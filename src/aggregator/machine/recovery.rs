@@ -234,7 +234,7 @@ impl Machine {
             } else {
                 // No channel is on the hardware: nobody accesses it.
                 if tenant.fail_safe.is_some_and(|now| now.reason == FailSafeReason::MemoryLost) {
-                    tenant.owner.mend();
+                    tenant.owner.restore_file();
                 }
                 tenant.fail_safe = None;
                 tenant.violations = 0;

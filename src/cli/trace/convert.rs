@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 
+use super::input::{Chip, open};
 use super::packed::Packed;
-use super::{Chip, open};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::formats::chrome::Events;
 use crate::trace::formats::csv::Rows;

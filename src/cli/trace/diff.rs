@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{Chip, open, print};
+use super::input::{Chip, open};
 use crate::chip::register_sets::RegisterSet;
+use crate::cli::output::print;
 use crate::trace::diff::{Comparison, Difference, Step, compare};
 use crate::trace::formats::json_lines;
 use crate::trace::{Access, Entry, Event, Filter, text};

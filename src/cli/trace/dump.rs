@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{Chip, Output, each, open};
+use super::input::{Chip, each, open};
+use crate::cli::output::Output;
 use crate::trace::text;
 
 /// Arguments of `gpuvmk trace dump`.

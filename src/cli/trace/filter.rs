@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::input::{Chip, each, named_set, open};
 use super::packed::Packed;
-use super::{Chip, each, named_set, open};
 use crate::trace::writer::Writer;
 use crate::trace::{Entry, Event, Filter};
 

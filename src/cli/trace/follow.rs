@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Chip, Output};
+use super::input::Chip;
+use crate::cli::output::Output;
 use crate::trace::{Filter, Reader, text};
 
 /// How often a file that has ended is looked at for more.

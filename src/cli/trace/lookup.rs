@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::named_set;
+use super::input::named_set;
 use crate::chip::register_sets::RegisterSet;
 use crate::chip::registers::Reg;
 

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-use super::create;
+use super::input::create;
 
 /// A file that is compressed as its name says.
 pub(super) enum Packed {

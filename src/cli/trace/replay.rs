@@ -8,11 +8,12 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{Chip, each, open, print};
+use super::input::{Chip, each, open};
 use crate::aggregator::DEFAULT_CHANNELS;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use crate::chip::Chip as Model;
+use crate::cli::output::print;
 use crate::gpu::GpuDriver;
 use crate::gpu::register::RegisterDriver;
 use crate::host::size::parse_size;

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{Chip, each, open, print};
+use super::input::{Chip, each, open};
 use crate::chip::register_sets::RegisterSet;
+use crate::cli::output::print;
 use crate::trace::event::Kind;
 use crate::trace::stat::{Phase, Statistics};
 use crate::trace::text;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{open, print};
+use super::input::open;
+use crate::cli::output::print;
 use crate::trace::Event;
 
 /// Arguments of `gpuvmk trace verify`.

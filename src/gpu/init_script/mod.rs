@@ -4,8 +4,8 @@
 //! memory and clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest
 //! that has the whole card does that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`]
 //! takes from it what belongs to the units, in [`Section`]s that can be played one by one, and leaves out
-//! what was about that guest's memory, its channels or its interrupts ([`SkipReason`]); the register driver does
-//! those itself. The rules are data ([`rules`]).
+//! what was about that guest's memory, its channels or its interrupts ([`SkipReason`]); the register driver
+//! does those itself. The rules are data ([`rules`]).
 //!
 //! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file
 //! ([`Script::to_text`]): none comes with this program.

@@ -52,8 +52,28 @@ const SMALLEST_GRANULE: u64 = 1 << 20;
 /// reaches anybody's memory.
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
+impl RegisterDriver {
+    /// Takes over a GPU that shares its VRAM with processes (a software GPU), and brings it up.
+    ///
+    /// # Errors
+    /// The chip is unknown, too small, or did not answer as it should.
+    pub fn new(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
+        bring_up(function, Vram::Shared, None)
+    }
+
+    /// Takes over a card, which shares nothing of what its BARs show, and brings it up. `script` is what a
+    /// stock driver was seen to do to such a card, if that is known.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or the host's memory cannot be given to it for DMA, or the script is another card's,
+    /// or a register does not become what it became then.
+    pub fn on_card(function: Arc<dyn PciFunction>, script: Option<Arc<Script>>) -> Result<Self, GpuError> {
+        bring_up(function, Vram::Private, script)
+    }
+}
+
 /// Brings the GPU up, with what a script says of its board and its engines.
-pub(super) fn bring_up(
+fn bring_up(
     function: Arc<dyn PciFunction>,
     kind: Vram,
     script: Option<Arc<Script>>,

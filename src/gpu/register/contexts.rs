@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use super::bus::Bus;
-use super::events::TAKES_METHODS;
 use super::memory::HostMemory;
 use super::script::play;
 use super::window::{block, halves};
@@ -39,6 +38,10 @@ use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// Our firmware: a falcon's unconditional branch to itself, in Falcon's encoding (`bra $pc`), padded.
 const FIRMWARE: [u32; 4] = [0x0000_0ef4, 0, 0, 0];
+
+/// NV_PGRAPH_GRFIFO_CONTROL: the engine goes on.
+pub(super) const TAKES_METHODS: u32 =
+    NV_PGRAPH_GRFIFO_CONTROL::SEMAPHORE_ACCESS.mask() | NV_PGRAPH_GRFIFO_CONTROL::ACCESS.mask();
 
 /// Bytes of a copy engine's context.
 const COPY_CONTEXT_SIZE: u64 = PAGE_SIZE;

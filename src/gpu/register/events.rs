@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::bus::Bus;
 use super::channels::Channels;
+use super::contexts::TAKES_METHODS;
 use super::wake::Wake;
 use crate::{GpuError, GpuEvent};
 use gpuvmk_chip::addr::{GpuVa, HostChannel};
@@ -41,9 +42,6 @@ const METHOD: u32 = NV_PPBDMA_METHOD0::SUBCH.mask()
     | NV_PPBDMA_METHOD0::ADDR.mask()
     | NV_PPBDMA_METHOD0::UNK1.mask()
     | NV_PPBDMA_METHOD0::INCR.mask();
-/// NV_PGRAPH_GRFIFO_CONTROL: the engine goes on.
-pub(super) const TAKES_METHODS: u32 =
-    NV_PGRAPH_GRFIFO_CONTROL::SEMAPHORE_ACCESS.mask() | NV_PGRAPH_GRFIFO_CONTROL::ACCESS.mask();
 
 /// How often a pending preemption is looked at; GF100 has no interrupt for its end.
 const POLL_EVERY: Duration = Duration::from_micros(200);

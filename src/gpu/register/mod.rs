@@ -24,7 +24,6 @@ mod window;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use self::bus::Bus;
@@ -36,7 +35,6 @@ use self::idle::IdleCounters;
 use self::memory::HostMemory;
 use self::space::Space;
 use self::window::Bar1;
-use super::init_script::Script;
 use super::scrub::ScrubReport;
 use super::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress, Renewal,
@@ -45,7 +43,7 @@ use super::{
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use gpuvmk_pci::{CardUse, DmaMapping, PciFunction, SharedMemory};
+use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 
 /// Address spaces at once; each has a page directory of 64 KiB.
 const MAX_SPACES: usize = 512;
@@ -85,24 +83,6 @@ impl std::fmt::Debug for RegisterDriver {
 }
 
 impl RegisterDriver {
-    /// Takes over a GPU that shares its VRAM with processes (a software GPU), and brings it up.
-    ///
-    /// # Errors
-    /// The chip is unknown, too small, or did not answer as it should.
-    pub fn new(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Shared, None)
-    }
-
-    /// Takes over a card, which shares nothing of what its BARs show, and brings it up, with what a stock
-    /// driver did to such a card before if that is known.
-    ///
-    /// # Errors
-    /// As [`Self::new`], or the host's memory cannot be given to it for DMA, or the script is another card's,
-    /// or a register does not become what it became then.
-    pub fn on_card(function: Arc<dyn PciFunction>, script: Option<Arc<Script>>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Private, script)
-    }
-
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
         self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
     }

@@ -8,6 +8,7 @@ use super::*;
 use crate::{GpuDriverExt as _, HostRange, HostTarget};
 use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::{GpuVa, HostChannel};
+use gpuvmk_pci::PciFunction;
 use gpuvmk_pci::mapping::{Access, Mapping};
 use gpuvmk_softgpu::Core;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};

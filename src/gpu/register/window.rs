@@ -6,8 +6,8 @@
 //! | poll area (4 KiB pages) | USERD (4 KiB pages) |   ...    | sharing window (128 KiB pages) |
 //! ```
 //!
-//! The channels of tenants whose memory is the host's ([`super::host_backed`]) have their USERD there, and show
-//! none.
+//! The channels of tenants whose memory is the host's ([`super::host_backed`]) have their USERD there, and
+//! show none.
 //!
 //! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own,
 //! never in USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours

@@ -15,8 +15,9 @@ use super::abi::controls::{
 };
 use super::abi::{Handle, flags};
 use super::client::Client;
-use super::error::{OpenError, RmError};
+use super::error::RmError;
 use super::kernel::Node;
+use super::open_error::OpenError;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_pci::mapping::Mapping;
 

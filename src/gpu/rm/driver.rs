@@ -12,8 +12,8 @@ use super::abi::classes::{
 };
 use super::channels::{Channels, EngineTable, MAX_CHANNELS};
 use super::device::{Device, DeviceFacts, Doorbell};
-use super::error::OpenError;
 use super::events::Events;
+use super::open_error::OpenError;
 use super::pinner::{PinContext, Pinner, Threads};
 use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};

@@ -26,6 +26,7 @@ mod error;
 mod events;
 pub mod inventory;
 mod kernel;
+mod open_error;
 mod pinner;
 mod places;
 mod pushbuffer;
@@ -45,7 +46,8 @@ mod tests;
 pub mod timed;
 
 pub use driver::RmDriver;
-pub use error::{OpenError, RmError};
+pub use error::RmError;
+pub use open_error::OpenError;
 pub use places::Places;
 
 use abi::RmStatus;

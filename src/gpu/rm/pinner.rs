@@ -1,6 +1,6 @@
 //! Holds tenants' memory in place for the GPU, and lets go of it, beside the thread that owns the GPU.
 //!
-//! To hold [`super::system::PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where
+//! To hold [`PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where
 //! it has to make room, and letting go of them and unmapping them takes long as well. So the owner gives
 //! orders and asks for the answers. Each tenant has one request under way, and so mostly one order: nobody
 //! waits for many of another's.
@@ -15,11 +15,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::abi::Handle;
 use super::error::RmError;
 use super::kernel::{Kernel, NewPages};
-use super::system::{Key, PIECE};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_host::reaper;
 use gpuvmk_jail::{self as jail, Role};
 use gpuvmk_pci::mapping::{Access, Mapping};
+
+/// Bytes of a file that become one object: large enough to be few, small enough that first touching them all
+/// takes some 20 ms.
+pub const PIECE: u64 = 64 << 20;
+
+/// A file of a tenant: the tenant's number, and the file's device and inode.
+pub type FileId = (usize, u64, u64);
+
+/// A piece of a file: the file, and the piece's index in it.
+pub type Key = (FileId, u64);
 
 /// Threads that carry orders out: a tenant whose memory takes long has one.
 const THREADS: usize = 4;

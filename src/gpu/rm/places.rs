@@ -5,13 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 use super::abi::Branch;
-use super::abi::branch::version_of_proc_file;
-use super::error::OpenError;
+use super::abi::branch::{VERSION_FILE, version_of_proc_file};
 use super::kernel::Node;
+use super::open_error::OpenError;
 use crate::vfio::sysfs::Sysfs;
-
-/// The file that the kernel module makes when it is loaded.
-pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";
 
 /// The settings that the kernel module was loaded with.
 const SETTINGS_FILE: &str = "/proc/driver/nvidia/params";

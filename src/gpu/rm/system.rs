@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::abi::Handle;
 use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 use super::device::Device;
-use super::pinner::{Answer, Order, Pinned, Pinner};
+use super::pinner::{Answer, FileId, Key, Order, PIECE, Pinned, Pinner};
 use crate::space_map::Run;
 use crate::{Budget, GpuError, HostTarget, Progress};
 use gpuvmk_chip::addr::{Iova, PAGE_SIZE};
@@ -26,21 +26,11 @@ use gpuvmk_pci::dma::MemoryOwner;
 use gpuvmk_pci::mapping::{self, MapError, Mapping};
 use gpuvmk_pci::{DmaError, DmaMapping};
 
-/// Bytes of a file that become one object: large enough to be few, small enough that first touching them all
-/// takes some 20 ms.
-pub const PIECE: u64 = 64 << 20;
-
 /// Bits of bus addresses.
 pub const SYSTEM_BITS: u8 = 47;
 
 /// First bus address given out.
 pub const FIRST_IOVA: u64 = 1 << 32;
-
-/// Whose it is, and its device and inode.
-pub type FileId = (usize, u64, u64);
-
-/// A piece of a file.
-pub type Key = (FileId, u64);
 
 #[derive(Debug)]
 struct Range {
@@ -170,7 +160,7 @@ impl SystemMemory {
             None => None,
             Some(backing) => {
                 let cannot = |source| DmaError::Backing { iova, size, source };
-                let facts = mapping::judge(backing.fd.as_fd())
+                let facts = mapping::check_file(backing.fd.as_fd())
                     .map_err(|error| cannot(std::io::Error::other(error)))?;
                 let inside = backing.offset.checked_add(size).is_some_and(|end| end <= facts.size);
                 if !inside || !backing.offset.is_multiple_of(PAGE_SIZE) {

@@ -264,11 +264,11 @@ fn addresses_that_are_the_drivers_and_a_refusal_that_leaves_the_rest_mapped() {
 #[test]
 fn mapping_across_pieces_of_memory_and_each_its_object() {
     let (mut rig, space) = Rig::with_tenant();
-    let pages = u32::try_from((2 * super::system::PIECE) >> 12).unwrap();
+    let pages = u32::try_from((2 * super::pinner::PIECE) >> 12).unwrap();
     rig.map(space, &[system(0x1000_0000, pages, (1 << 32) + 0x1000)]).unwrap();
     assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 3);
     let (first, offset, _) = rig.mock.state().translate(0x1000_0000).unwrap();
-    let (second, start, _) = rig.mock.state().translate(0x1000_0000 + super::system::PIECE - 0x1000).unwrap();
+    let (second, start, _) = rig.mock.state().translate(0x1000_0000 + super::pinner::PIECE - 0x1000).unwrap();
     assert_eq!((offset, start), (0x1000, 0));
     assert_ne!(first, second);
 }

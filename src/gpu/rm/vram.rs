@@ -27,7 +27,7 @@ use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
 use super::kernel::OpenFiles;
-use super::system::PIECE;
+use super::pinner::PIECE;
 use crate::scrub::{self, SCRUB_PIECE};
 use crate::{GpuError, Renewal, Scrub};
 use gpuvmk_chip::addr::HostVram;

@@ -17,6 +17,7 @@
 
 mod backing;
 mod channel;
+mod channel_life;
 pub(super) mod commands;
 mod driver;
 mod layout;

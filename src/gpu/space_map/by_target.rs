@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::{HostTarget, Iova, Run};
+use super::run::Run;
+use crate::HostTarget;
+use gpuvmk_chip::addr::Iova;
 
 /// Class, first bus address, first virtual address.
 pub(super) type Key = (u8, u64, u64);

@@ -1,3 +1,4 @@
+use super::run::advance;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

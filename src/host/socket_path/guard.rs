@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::BindError;
 use super::SocketSpec;
+use super::error::BindError;
 use super::names;
 use super::peer::Credentials;
 

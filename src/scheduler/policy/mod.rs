@@ -2,6 +2,7 @@
 
 mod band;
 mod best_effort;
+mod create;
 mod credit;
 mod deadline;
 mod equal_share;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use self::band::Band;
 pub use self::best_effort::BestEffort;
+pub use self::create::policy;
 pub use self::credit::CreditPolicy;
 pub use self::deadline::Deadline;
 pub use self::equal_share::EqualShare;
@@ -100,20 +102,6 @@ pub trait Policy: Send + std::fmt::Debug {
     fn accepts(&self, others: &[Share], new: &Share) -> Result<(), Rejection> {
         let _ = (others, new);
         Ok(())
-    }
-}
-
-/// The policy that a configuration names, for an engine that goes from one VM to the next in `switch`.
-pub fn policy(kind: PolicyKind, settings: &Settings, switch: Duration) -> Box<dyn Policy> {
-    match kind {
-        PolicyKind::Fifo => Box::new(Fifo),
-        PolicyKind::BestEffort => Box::new(BestEffort::new(settings)),
-        PolicyKind::Credit => Box::new(CreditPolicy::new(settings)),
-        PolicyKind::Band => Box::new(Band::new(settings)),
-        PolicyKind::EqualShare => Box::new(EqualShare::new(settings)),
-        PolicyKind::FixedShare => Box::new(FixedShare::new(settings)),
-        PolicyKind::Weighted => Box::new(Weighted::new(settings, switch)),
-        PolicyKind::Deadline => Box::new(Deadline::new(settings)),
     }
 }
 

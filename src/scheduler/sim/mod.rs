@@ -29,7 +29,7 @@ use crate::share::Rejection;
 use crate::sim::scenario::Changed;
 use crate::sim::scenario::Scenario;
 use gpuvmk_chip::Engine;
-use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::addr::HostChannel;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -431,8 +431,3 @@ type Running = (Engine, Option<HostChannel>);
 
 /// Rings of the simulator never wrap.
 const WHOLE_NUMBER: u8 = 32;
-
-/// A VM's number for the scheduler.
-fn tenant(place: usize) -> TenantId {
-    TenantId(u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1))
-}

@@ -6,12 +6,16 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::engine::Job;
-use super::tenant;
 use crate::Scheduler;
 use crate::share::Share;
 use crate::sim::scenario::Scenario;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::TenantId;
+
+/// A VM's number for the scheduler.
+pub(super) fn tenant(place: usize) -> TenantId {
+    TenantId(u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1))
+}
 
 /// A VM.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::walk::Walk;
+use self::walk::{CHIPS, Walk};
 pub use self::xml::RnndbError;
 use self::xml::Tree;
 use gpuvmk_chip::gf100::regs::pmc::NV_PMC_BOOT_0;
@@ -20,9 +20,8 @@ use gpuvmk_chip::register_index::BAR0_SIZE;
 use gpuvmk_chip::register_sets::{Definitions, RegisterSet};
 use gpuvmk_chip::registers::{Reg, RegisterDef};
 
-/// The domain of BAR0, and the enum of chips.
+/// The domain of BAR0.
 const MMIO: &str = "NV_MMIO";
-const CHIPS: &str = "chipset";
 
 /// A database.
 #[derive(Debug)]

@@ -6,6 +6,9 @@ use super::variants::include;
 use super::xml::{Element, Tree};
 use gpuvmk_chip::registers::{FieldDef, Policy, Reg, RegisterDef};
 
+/// The enum of chips.
+pub(super) const CHIPS: &str = "chipset";
+
 /// Arrays in arrays, and groups in groups.
 const MOST_DEPTH: usize = 16;
 
@@ -92,7 +95,7 @@ impl<'a> Walk<'a> {
     fn is_meant(&self, element: &Element) -> bool {
         let known = |name: &str| self.chips.iter().position(|chip| *chip == name);
         // Variants of something that is no chip cannot be told apart here: all of them are shown.
-        let of_chips = element.get("varset").is_none_or(|varset| varset == super::CHIPS);
+        let of_chips = element.get("varset").is_none_or(|varset| varset == CHIPS);
         !of_chips || element.get("variants").is_none_or(|list| include(list, self.chip, known))
     }
 

@@ -2,6 +2,7 @@
 
 mod page;
 mod pictures;
+mod subject;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,10 +10,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::{Chip, create, each, open};
-use crate::chip::register_sets::RegisterSet;
+use self::subject::Subject;
+use super::input::{Chip, create, each, open};
 use crate::cli::output;
-use crate::trace::Header;
 use crate::trace::stat::Statistics;
 use crate::trace::timeline::Timeline;
 use crate::trace::turns::Turns;
@@ -36,18 +36,6 @@ pub(super) struct Args {
     /// A pause of so many milliseconds ends a phase, as a reset does.
     #[arg(long, default_value_t = 100)]
     pause_ms: u64,
-}
-
-/// What a page says of one trace.
-struct Subject {
-    name: String,
-    header: Header,
-    set: Option<&'static RegisterSet>,
-    all: Statistics,
-    timeline: Timeline,
-    turns: Turns,
-    /// Why the rest of the trace could not be read.
-    damage: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use anyhow::Context;
 
 use super::super::stat::{QUANTILES, name};
-use super::{Subject, pictures};
+use super::pictures;
+use super::subject::Subject;
 use crate::trace::event::Kind;
 use crate::trace::turns::Turns;
 use crate::trace::{Direction, text};

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The file that the kernel module makes when it is loaded. It says which version it is.
+pub const VERSION_FILE: &str = "/proc/driver/nvidia/version";
+
 /// A branch of the NVIDIA driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Branch {

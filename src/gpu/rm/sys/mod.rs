@@ -13,8 +13,8 @@ use super::abi::calls::{
     AllocOsEvent, CardInfo, CheckVersion, EventData, Free, MapDma, MapMemory, RegisterFd, UnmapDma, escape,
 };
 use super::abi::{Handle, RmStatus};
-use super::error::OpenError;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
+use super::open_error::OpenError;
 use super::places::Places;
 
 pub use open_files::EpollFiles;

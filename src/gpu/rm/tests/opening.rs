@@ -8,10 +8,10 @@ use rustix::fs::FlockOperation;
 use crate::rm::abi::calls::CardInfo;
 use crate::rm::abi::classes::NV01_ROOT_CLIENT;
 use crate::rm::abi::{RmStatus, flags};
-use crate::rm::error::OpenError;
 use crate::rm::inventory::{Inventory, take_stock};
 use crate::rm::kernel::Node;
 use crate::rm::mock::Mock;
+use crate::rm::open_error::OpenError;
 use crate::rm::places::{HostDriver, Places};
 use crate::rm::{RmConfig, RmDriver};
 

@@ -1,0 +1,19 @@
+//! One trace of a page.
+
+use crate::chip::register_sets::RegisterSet;
+use crate::trace::Header;
+use crate::trace::stat::Statistics;
+use crate::trace::timeline::Timeline;
+use crate::trace::turns::Turns;
+
+/// What a page says of one trace.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) header: Header,
+    pub(super) set: Option<&'static RegisterSet>,
+    pub(super) all: Statistics,
+    pub(super) timeline: Timeline,
+    pub(super) turns: Turns,
+    /// Why the rest of the trace could not be read.
+    pub(super) damage: Option<String>,
+}

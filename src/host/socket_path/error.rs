@@ -1,0 +1,62 @@
+//! Why a server has no socket.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is nothing to listen on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// No such folder.
+    #[error("The folder {folder} of socket {path} does not exist", folder = .folder.display(), path = .path.display())]
+    MissingFolder {
+        /// Socket.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// Longer than the kernel's address structure.
+    #[error("Socket path {path} is too long: 107 bytes at most", path = .0.display())]
+    TooLong(PathBuf),
+    /// Somebody answers there.
+    #[error("Socket {path} is in use by a running server", path = .0.display())]
+    InUse(PathBuf),
+    /// Something that must not be removed.
+    #[error("{path} exists and is {what}, not a socket; remove it or choose another path", path = .path.display())]
+    Occupied {
+        /// Path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// The socket of a server that is gone, of another user: whether it may go is not ours to say.
+    #[error(
+        "Socket {path} was left behind by a server of user {uid}; remove it or choose another path",
+        path = .path.display()
+    )]
+    Foreign {
+        /// Path.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+    /// The group does not exist.
+    #[error("Group {0:?} for the socket does not exist")]
+    NoGroup(String),
+    /// A user that a socket's list names does not exist.
+    #[error("User {0:?} in `allow_users` of the socket does not exist")]
+    NoUser(String),
+    /// A descriptor that somebody gave us is of no use.
+    #[error("Descriptor is {0}, not a Unix stream socket")]
+    NotASocket(&'static str),
+    /// A system call failed.
+    #[error("{step} failed for socket {path}", path = .path.display())]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// Socket.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}

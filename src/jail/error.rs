@@ -1,0 +1,28 @@
+//! Why there is no jail.
+
+use std::io;
+
+/// Why there is no jail.
+#[derive(Debug, thiserror::Error)]
+pub enum JailError {
+    /// A step that every kernel takes.
+    #[error("{step} failed; `jail = \"off\"` does without the jail")]
+    System {
+        /// Which.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// Landlock.
+    #[error("Landlock cannot be set up; `jail = \"off\"` does without the jail")]
+    Landlock(#[from] landlock::RulesetError),
+    /// A folder or a device that stays within reach.
+    #[error(
+        "A place that this process needs cannot be named to Landlock; `jail = \"off\"` does without the jail"
+    )]
+    Place(#[source] landlock::PathFdError),
+    /// A filter.
+    #[error("The filter of system calls cannot be put on; `jail = \"off\"` does without the jail")]
+    Filter(#[source] seccompiler::Error),
+}
