@@ -6,13 +6,13 @@ use std::str::FromStr;
 /// Where a GPU is: domain, bus, device and function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PciAddress {
-    /// Domain.
+    /// PCI domain (segment), 16 bits in practice.
     pub domain: u32,
-    /// Bus.
+    /// Bus number.
     pub bus: u8,
-    /// Device.
+    /// Device number, 0 to 31.
     pub device: u8,
-    /// Function.
+    /// Function number, 0 to 7.
     pub function: u8,
 }
 

@@ -1,5 +1,4 @@
-//! What a bus reads in a function's configuration header: for front ends, which know functions by nothing
-//! else.
+//! The configuration header of a function as a bus reads it, for front ends.
 
 use super::{PciFunction, Region};
 

@@ -16,6 +16,7 @@ pub mod mapping;
 pub mod vbios;
 
 pub use self::address::{NoPciAddress, PciAddress};
+pub use self::dma::DmaBacking;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl Region {
     }
 }
 
-/// What a region is, for the code that sizes and places it.
+/// The kind of a region, for the code that sizes and places it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
     /// The function has no such region (or it is the upper half of a 64-bit BAR).
@@ -132,15 +133,6 @@ pub struct DmaMapping {
     pub owner: Option<dma::MemoryOwner>,
 }
 
-/// A file range behind a [`DmaMapping`].
-#[derive(Debug)]
-pub struct DmaBacking {
-    /// Shareable file (memfd, hugetlbfs, tmpfs).
-    pub fd: OwnedFd,
-    /// Offset of the first byte in the file.
-    pub offset: u64,
-}
-
 /// Why a DMA mapping was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DmaError {
@@ -195,19 +187,20 @@ pub trait InterruptSink: Send + Sync {
     fn set_intx(&self, asserted: bool);
     /// Sends one message of the MSI vector.
     fn fire_msi(&self, vector: u16);
-    /// A message of the vector was sent by whoever has its eventfd (see [`MessageOwner::connect_message`]).
+    /// Counts a message of the vector that another process sent through its eventfd (see
+    /// [`MessageOwner::connect_message`]).
     fn message_sent(&self, vector: u16);
 }
 
-/// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach
-/// is locked.
+/// What the use of a card costs. Each access takes the time of the bus; memory that the card reaches is
+/// locked in RAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CardUse {
     /// Loads from BARs and configuration space so far.
     pub reads: u64,
     /// Stores to them so far.
     pub writes: u64,
-    /// Bytes of the host's memory that the card reaches now.
+    /// Host memory that the card reaches now, in bytes.
     pub reached: u64,
 }
 
@@ -258,10 +251,12 @@ pub struct DirectWindow<'a> {
     pub backing: Backing<'a>,
 }
 
-/// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must
-/// not show the old memory to the guest any more when the call returns.
+/// A front end that maps regions into the guest.
 ///
-/// The function holds none of the locks that [`DirectMap::show`] takes.
+/// The function calls it when a region shows other memory, before the access that caused the change ends.
+/// When the call returns, the front end must no longer show the old memory to the guest.
+///
+/// The function holds none of the locks that [`DirectMap::show`] takes, so the call may use that method.
 pub trait RegionWatcher: Send + Sync {
     /// A region may show other memory than before.
     fn changed(&self, region: Region);
@@ -269,7 +264,7 @@ pub trait RegionWatcher: Send + Sync {
     /// All regions may show other memory, in other files.
     fn replaced(&self);
 
-    /// What [`DirectMap::coalescable_writes`] says may be something else.
+    /// The answer of [`DirectMap::coalescable_writes`] may have changed.
     fn coalescable_writes_changed(&self);
 }
 
@@ -281,15 +276,15 @@ pub struct CoalescableWrite {
     pub region: Region,
     /// Where in it.
     pub offset: u64,
-    /// The value. Writes of others are to be trapped.
+    /// The value. Writes of other values must be trapped.
     pub value: u32,
 }
 
 /// A PCI function.
 ///
-/// Every method may be called from any thread, and none blocks on the GPU's work. What only some functions
-/// can do is reached by [`Self::direct_map`], [`Self::message_owner`] and [`Self::shared_regions`]. No method
-/// has a default: whoever wraps a function says what becomes of each.
+/// Every method may be called from any thread, and none blocks on the GPU's work. Abilities that only some
+/// functions have are reached through [`Self::direct_map`], [`Self::message_owner`] and
+/// [`Self::shared_regions`]. No method has a default, so a wrapper must decide about each.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
     fn regions(&self) -> RegionTable;
@@ -312,9 +307,9 @@ pub trait PciFunction: Send + Sync {
     /// The range overlaps, is invalid, or its backing cannot be mapped. Nothing changed then.
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
-    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error.
-    /// When it returns, no access finds the memory any more. None is under way either, but of an owner that
-    /// does not wait ([`dma::MemoryOwner`]).
+    /// Removes the mappings, and parts of mappings, in `[iova, iova + size)`. Unmapped addresses in the range
+    /// are no error. After the return no new access reaches the memory, and none is under way. The exception
+    /// is an owner that does not wait ([`dma::MemoryOwner::deferring`]): its accesses may still be under way.
     ///
     /// # Errors
     /// The range is invalid, or the device is lost.
@@ -323,8 +318,8 @@ pub trait PciFunction: Send + Sync {
     /// Takes every mapping away.
     fn dma_unmap_all(&self);
 
-    /// Most mappings at a time, after those that follow each other were joined ([`dma::MAX_MAPPINGS`] where
-    /// nothing else limits them). A user is told before it comes to that.
+    /// The limit of mappings at a time; adjacent ones that can be joined count as one. [`dma::MAX_MAPPINGS`]
+    /// where nothing else limits them. Front ends report it to the user before it is reached.
     fn most_dma_ranges(&self) -> usize;
 
     /// Connects the interrupt line and messages; `None` disconnects.
@@ -334,20 +329,20 @@ pub trait PciFunction: Send + Sync {
     /// returns. DMA mappings and the interrupt connection stay.
     fn reset(&self);
 
-    /// The client is gone that was given [`DirectMap::plain_memory`], and may have handed it to others. From
-    /// the next reset on it is other memory, and none is given before.
+    /// The client that was given [`DirectMap::plain_memory`] is gone, but may have handed the memory to
+    /// others. The next reset replaces that memory; until then none is given out.
     fn client_gone(&self);
 
-    /// What it was used for, if it is a card.
+    /// The costs of its use so far; `None` if it is no card.
     fn card_use(&self) -> Option<CardUse>;
 
-    /// What of it may be mapped into a guest, or carried out late; `None`: every access is to be trapped.
+    /// Accesses that need no trap, or no wait; `None`: every access must be trapped.
     fn direct_map(&self) -> Option<&dyn DirectMap>;
 
-    /// Who can have its message sent by others; `None`: it sends its messages itself.
+    /// The interface to let another process send its message; `None`: it sends its messages itself.
     fn message_owner(&self) -> Option<&dyn MessageOwner>;
 
-    /// What can share its memory with other processes; `None`: it cannot.
+    /// The interface to share its memory with other processes; `None`: it cannot.
     fn shared_regions(&self) -> Option<&dyn SharedRegions>;
 }
 
@@ -374,16 +369,16 @@ pub trait DirectMap: Send + Sync {
     /// a write.
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool;
 
-    /// Connects who is told when what [`Self::show`] or [`Self::coalescable_writes`] says changes; `None`
-    /// disconnects.
+    /// Connects the watcher that is called when the answers of [`Self::show`] or [`Self::coalescable_writes`]
+    /// change; `None` disconnects.
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>);
 }
 
-/// A function that can have its first message sent by somebody who knows of its cause before the function
-/// does.
+/// A function whose first MSI message another process can send, one that learns of the cause before the
+/// function does.
 pub trait MessageOwner: Send + Sync {
-    /// The eventfd that sends the message. `None` takes it back: nobody signals it any more when this
-    /// returns.
+    /// Connects the eventfd that sends the message; `None` disconnects. After a disconnect returns, the
+    /// eventfd is no longer signalled.
     fn connect_message(&self, event: Option<OwnedFd>);
 }
 
@@ -395,13 +390,12 @@ pub trait SharedRegions: Send + Sync {
     /// An error of kind `Unsupported` when that range cannot be shared.
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
-    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment.
-    /// Fresh memory, all zeros, is in its place when this returns. Who has files or mappings of the old
-    /// memory keeps that, and neither sees nor changes what is in its place. Nothing may be at work in the
-    /// range.
+    /// Replaces the memory that `[offset, offset + size)` of a region shows at this moment by fresh memory,
+    /// all zeros. Files and mappings of the old memory that other processes hold stay valid, and no longer
+    /// show this region. The caller makes sure that no engine works in the range.
     ///
     /// # Errors
-    /// An error of kind `Unsupported` when it cannot do that. With any error, a part of the range may be
-    /// renewed.
+    /// An error of kind `Unsupported` when the function cannot do that. After any error, a part of the range
+    /// may be renewed.
     fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()>;
 }

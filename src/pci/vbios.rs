@@ -13,7 +13,7 @@
 /// Bytes of an image.
 pub const VBIOS_SIZE: usize = 4096;
 
-/// What an image says of its board.
+/// The board that an image describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoardId {
     /// PCI vendor id.

@@ -4,7 +4,7 @@ use super::layout::{self, command, msi, pcie, pm, status, vendor};
 use super::{CONVENTIONAL_SIZE, CapabilityOffsets, ConfigSpace};
 use crate::{RegionInfo, RegionKind, RegionTable};
 
-/// Who the function says it is.
+/// The ids that a driver recognises the function by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor id.
@@ -32,14 +32,14 @@ pub enum Capability {
     PcieEndpoint {
         /// Link generation (1 = 2.5 GT/s, 2 = 5 GT/s, ...), both the limit and the present speed.
         link_speed: u8,
-        /// Lanes.
+        /// Number of lanes.
         link_width: u8,
         /// The function can be reset by itself (FLR).
         function_level_reset: bool,
     },
-    /// What the vendor says it is. A function may have several.
+    /// Content is the vendor's own. A function may have several.
     Vendor {
-        /// What follows the link to the next capability: begins with the capability's length, by custom.
+        /// The bytes after the link to the next capability; by custom the first is the capability's length.
         content: &'static [u8],
         /// Bits of `content` that a write stores; bytes that it does not have are read-only.
         writable: &'static [u8],

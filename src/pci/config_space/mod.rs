@@ -1,6 +1,6 @@
-//! A type-0 PCI configuration space as a pure model: 256 bytes of registers with a write mask for every bit,
-//! and an extended space (up to 4 KiB) that reads as zero, so that the function is a PCI Express function
-//! without extended capabilities.
+//! A type-0 PCI configuration space as a pure model: 256 bytes of registers with a write mask for every bit.
+//! The extended space (up to 4 KiB) reads as zero, as that of a PCI Express function without extended
+//! capabilities.
 //!
 //! Every bit is read-only, read-write or write-1-to-clear. A write returns what it changed as a value
 //! ([`ConfigChange`]); the owner acts on it (interrupt routing, DMA on or off, function-level reset). BARs
@@ -30,7 +30,7 @@ pub const CONFIG_SIZE: usize = 4096;
 /// Power state of the function (PMCSR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerState {
-    /// Working.
+    /// Works.
     D0,
     /// Light sleep.
     D1,
@@ -62,7 +62,7 @@ pub struct MsiState {
     pub data: u16,
 }
 
-/// What of configuration space steers the function.
+/// The settings in configuration space that steer the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
     /// I/O BARs decode.
@@ -73,7 +73,7 @@ pub struct Control {
     pub bus_master: bool,
     /// The INTx line stays quiet.
     pub intx_disabled: bool,
-    /// Message interrupt.
+    /// State of the MSI capability.
     pub msi: MsiState,
     /// Power state.
     pub power: PowerState,
@@ -84,7 +84,7 @@ pub struct Control {
 pub struct ConfigChange {
     /// Before the write.
     pub before: Control,
-    /// After it.
+    /// The settings after the write.
     pub after: Control,
     /// A BAR or the ROM BAR has another value now.
     pub bars_moved: bool,

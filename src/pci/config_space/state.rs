@@ -15,7 +15,7 @@ pub struct ConfigSpaceState {
 }
 
 impl ConfigSpace {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> ConfigSpaceState {
         // All but the value is given with the function's identity.
         let Self {
@@ -33,7 +33,7 @@ impl ConfigSpace {
     /// The space `built` for the function, in a saved state.
     ///
     /// # Errors
-    /// The state is of another function: a bit that nobody can change has another value there.
+    /// The state is of another function: a read-only bit has another value there.
     pub fn from_state(state: &ConfigSpaceState, mut built: Self) -> Result<Self, StateError> {
         let check = Check("configuration space");
         let bytes = &state.value.0;

@@ -1,14 +1,14 @@
 //! The files behind an owner's DMA ranges: each is mapped once as a whole, however many ranges show parts of
 //! it.
 //!
-//! QEMU announces guest RAM in a dozen pieces and takes them away and back while the firmware moves the holes
-//! below 1 MiB, or page by page for a guest with an IOMMU; and a process may only have so many mappings. What
-//! was announced decides what is reachable, not what is mapped.
+//! QEMU announces guest RAM in a dozen pieces. It removes and restores them while the firmware moves the
+//! holes below 1 MiB, and goes page by page for a guest with an IOMMU. A process may have only so many
+//! mappings, so a file is mapped as a whole. The announced ranges decide what is reachable, not the mappings.
 //!
-//! Each owner has a table of its own, and each announcement proves what it may do by its own descriptor: that
-//! a file is mapped for writing says nothing of who asks for it next.
+//! Each owner has its own table. Each announcement proves its rights by its own descriptor: an existing
+//! mapping for writing gives the next announcement of the file no right to write.
 
-use crate::DmaBacking;
+use super::backing::DmaBacking;
 use crate::mapping::{self, Access, MapError, Mapping};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -65,7 +65,7 @@ impl FileTable {
             return Ok((whole, offset));
         }
         if self.whole.len() + self.parts.len() >= self.limit {
-            // Whoever ends mappings may have come to some of them since.
+            // Some mappings may have fallen out of use since.
             self.forget_unused();
         }
         if self.whole.len() + self.parts.len() >= self.limit {

@@ -1,33 +1,36 @@
 //! Memory that a function may reach by DMA: the ranges announced to it, and copies in and out of them.
 //!
 //! The table of ranges is read at every access and changed rarely. Its lock is held while a range is looked
-//! up or changed, never while memory is: an access may have to wait for a page of the memory, which is
-//! nobody's business but the VM's whose memory it is. So an access holds the range that it found, and who
-//! takes a range away makes sure that nobody finds it, and then waits until nobody holds it, or asks for that
-//! later ([`MemoryOwner`]). A file that is announced in many pieces (guest RAM around its holes) is mapped
-//! once, and ranges that follow each other in one file are one. What nobody reaches any more is unmapped and
-//! closed by the [`reaper`], where there is one: freeing a guest's RAM takes seconds.
+//! up or changed, never while memory is accessed: an access may have to wait for a page, and must not hold up
+//! other VMs meanwhile. So an access keeps a reference to the range that it found. To remove a range is to
+//! take it out of the table first, and then to wait until its references are gone, or to check for that later
+//! ([`MemoryOwner`]).
+//!
+//! A file that is announced in many pieces (guest RAM around its holes) is mapped once, and adjacent ranges
+//! of one file are joined. Unused mappings are unmapped and closed by the [`reaper`], where there is one:
+//! freeing a guest's RAM takes seconds.
 //!
 //! An access may cross from one range into an adjacent one. It faults at the first byte that is not mapped,
 //! not reachable, or read-only; what lies before has been copied by then, as hardware does it.
 
+mod backing;
 mod files;
 mod owner;
-mod range;
 #[cfg(test)]
 mod tests;
 
 use super::mapping::{Mapping, MemoryError};
 use super::{DmaError, DmaMapping};
+pub use backing::DmaBacking;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_host::reaper;
+use owner::Range;
 pub use owner::{MAX_FILES, MemoryOwner};
-use range::Range;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Most ranges that anybody may have: the number that QEMU's client allows a server to ask for.
+/// Limit of ranges of one owner: the number that QEMU's client allows a server to ask for.
 pub const MAX_MAPPINGS: usize = 65535;
 
 /// Why an address could not be accessed.
@@ -47,7 +50,7 @@ pub enum FaultKind {
 pub struct DmaFault {
     /// Bus address.
     pub address: u64,
-    /// Why.
+    /// Why the access faulted.
     pub kind: FaultKind,
 }
 
@@ -67,7 +70,7 @@ pub struct DmaRange {
 /// Ranges by their first address.
 type Table = BTreeMap<u64, Arc<Range>>;
 
-/// What a piece of an access is for.
+/// The direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     FromMemory,
@@ -78,7 +81,7 @@ enum Direction {
 #[derive(Debug)]
 pub struct DmaSpace {
     table: RwLock<Table>,
-    /// Whose memory it is where nobody is named.
+    /// The owner of mappings that name none.
     own: MemoryOwner,
     /// Blocks of addresses that [`DmaSpace::populate`] has looked at.
     populated: Mutex<BTreeSet<u64>>,
@@ -94,7 +97,7 @@ impl Default for DmaSpace {
 }
 
 impl DmaSpace {
-    /// Nothing reachable.
+    /// A space in which no address is reachable.
     pub fn new() -> Self {
         Self::with_owner(MemoryOwner::new(MAX_MAPPINGS))
     }
@@ -142,9 +145,9 @@ impl DmaSpace {
         Ok(())
     }
 
-    /// Takes `[iova, iova + size)` away: whole ranges and parts of them. What is not there is no error. When
-    /// it returns, no access finds it any more; whether some are still under way is the owner's to say if it
-    /// does not wait.
+    /// Removes `[iova, iova + size)`: whole ranges and parts of ranges. Unmapped addresses are no error.
+    /// After the return no new access reaches the memory. Accesses under way have ended too, unless the owner
+    /// defers ([`MemoryOwner::is_settled`] tells).
     ///
     /// # Errors
     /// The range is empty, unaligned or wraps; nothing changed then.
@@ -171,8 +174,8 @@ impl DmaSpace {
         self.populated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gets memory now, in this process's name, for `[address, address + size)`: whoever touches it first
-    /// otherwise pays for it, which may be another process. Blocks of 2 MiB are done once.
+    /// Allocates the memory of `[address, address + size)` now, charged to this process. Otherwise the
+    /// process that first touches a page is charged for it. A block of 2 MiB is done once.
     ///
     /// # Errors
     /// There is no memory.
@@ -452,7 +455,7 @@ fn cut(table: &mut Table, first: u64, last: u64) -> Vec<Arc<Range>> {
         let left = (range.first < first).then(|| range.part(range.first, first - 1));
         let right = (range.last > last).then(|| range.part(last + 1, range.last));
         let parts: Vec<_> = left.into_iter().chain(right).collect();
-        // Who splits ranges for ever loses more than it gives back.
+        // A client that keeps splitting ranges must come to a limit.
         let room = range.owner.ranges() < MAX_MAPPINGS;
         range.owner.note_ranges(1, if room { parts.len() } else { 0 });
         if room {

@@ -1,12 +1,11 @@
-//! Whose memory DMA ranges are: a VM's files as this process has them mapped, and ranges that were taken away
-//! while an access to them was under way.
+//! The owner of DMA ranges: a VM's files as this process has them mapped, and ranges that were removed while
+//! an access to them was under way.
 //!
-//! A function that several VMs share has an owner for each, so nothing of one VM's memory - its files, its
-//! limits, an access that waits for a page of it - is in another one's way.
+//! A function that several VMs share has an owner for each. So one VM's files, limits and slow pages do not
+//! affect another VM.
 
+use super::backing::DmaBacking;
 use super::files::FileTable;
-use super::range::Range;
-use crate::DmaBacking;
 use crate::mapping::{MapError, Mapping};
 use gpuvmk_host::reaper;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ use std::time::Duration;
 /// descriptor.
 pub const MAX_FILES: usize = 288;
 
-/// How long somebody who waits for accesses to end sleeps between two looks.
+/// Pause between two checks for accesses that have to end.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
 /// The memory of one VM. Clones are the same owner.
@@ -27,13 +26,13 @@ pub struct MemoryOwner(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Most ranges.
+    /// Limit of ranges.
     most: usize,
-    /// What unmaps does not wait.
+    /// True when unmapping does not wait for accesses under way.
     deferring: bool,
     ranges: AtomicUsize,
     files: Mutex<FileTable>,
-    /// Ranges that are in no table any more.
+    /// Ranges that were removed from the table and may still be accessed.
     leaving: Mutex<Vec<Arc<Range>>>,
     ended: Condvar,
 }
@@ -49,9 +48,9 @@ impl MemoryOwner {
         Self::with(ranges, MAX_FILES, false)
     }
 
-    /// The same for a thread that may not wait: unmapping takes ranges out of reach at once, and
-    /// [`Self::is_settled`] tells when nothing is in them any more. Nor are pages of its files made by
-    /// touching them, where this process refuses that ([`mapping::absent`](crate::mapping::absent)).
+    /// The same for a thread that must not wait. Unmapping takes ranges out of reach at once, and
+    /// [`Self::is_settled`] tells when accesses have ended. Absent pages of its files are not allocated by an
+    /// access, where this process refuses that ([`mapping::absent`](crate::mapping::absent)).
     pub fn deferring(ranges: usize) -> Self {
         Self::with(ranges, MAX_FILES, true)
     }
@@ -72,7 +71,7 @@ impl MemoryOwner {
         self.0.most
     }
 
-    /// Ranges that it has, after those that follow each other were joined.
+    /// Number of its ranges; adjacent ones that were joined count as one.
     pub fn ranges(&self) -> usize {
         self.0.ranges.load(Ordering::Relaxed)
     }
@@ -82,7 +81,7 @@ impl MemoryOwner {
         self.0.ranges.fetch_sub(gone, Ordering::Relaxed);
     }
 
-    /// A number that no other owner has for as long as this one is there.
+    /// A number that is unique among the owners that exist.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -101,8 +100,8 @@ impl MemoryOwner {
         lock(&self.0.files).map(backing, size, writable)
     }
 
-    /// Takes ranges that no new access finds, and, unless the owner may not, waits for those that are under
-    /// way.
+    /// Takes ranges that no new access can find. Waits until accesses under way have ended, unless the owner
+    /// defers.
     pub(super) fn retire(&self, gone: Vec<Arc<Range>>) {
         if gone.is_empty() {
             return;
@@ -119,7 +118,7 @@ impl MemoryOwner {
         give_up(dead);
     }
 
-    /// True when no access reaches any more what was taken away of `[iova, iova + size)`. Never waits.
+    /// True when no access to removed ranges of `[iova, iova + size)` is under way any more. Never waits.
     pub fn is_settled(&self, iova: u64, size: u64) -> bool {
         let mut leaving = lock(&self.0.leaving);
         let dead = take_unused(&mut leaving);
@@ -130,14 +129,14 @@ impl MemoryOwner {
         settled
     }
 
-    /// Pages of its files that could not be had, and that engines or this process met as zeros, since
+    /// Number of pages of its files that were missing and were replaced by zeros, since
     /// [`Self::restore_file`] was last called.
     pub fn lost_pages(&self) -> u64 {
         let files = lock(&self.0.files);
         files.mappings().map(|mapping| u64::from(mapping.lost_pages())).fold(0, u64::saturating_add)
     }
 
-    /// Shows the files again where zeros took the place of their pages. No access may be under way.
+    /// Maps the files again where zeros replaced their pages. No access may be under way.
     pub fn restore_file(&self) {
         for mapping in lock(&self.0.files).mappings() {
             if let Err(error) = mapping.restore_file() {
@@ -147,13 +146,62 @@ impl MemoryOwner {
     }
 }
 
-/// Takes the ranges out that nobody uses.
+/// A range of bus addresses and the memory behind it. Both ends are included: a range may end at 2^64.
+///
+/// A range never changes. When others come and go, new ranges take its place, so an access that holds one
+/// needs no lock.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) writable: bool,
+    /// Memory, and the offset in it of the first byte.
+    pub(super) memory: Option<(Arc<Mapping>, u64)>,
+    pub(super) owner: MemoryOwner,
+}
+
+impl Range {
+    /// Bytes.
+    pub(super) fn size(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+
+    /// True when `next` follows, at its addresses and in its file, with the same rights.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        let memory = match (&self.memory, &next.memory) {
+            (None, None) => true,
+            (Some((mine, offset)), Some((theirs, next_offset))) => {
+                Arc::ptr_eq(mine, theirs) && offset.checked_add(self.size()) == Some(*next_offset)
+            }
+            _ => false,
+        };
+        memory
+            && self.last.checked_add(1) == Some(next.first)
+            && self.writable == next.writable
+            && self.owner.is(&next.owner)
+    }
+
+    /// Both as one, if they are one memory.
+    pub(super) fn joined(&self, next: &Self) -> Option<Self> {
+        self.goes_on_in(next).then(|| Self { last: next.last, ..self.part(self.first, self.last) })
+    }
+
+    /// The part of it between two of its addresses, both included.
+    pub(super) fn part(&self, first: u64, last: u64) -> Self {
+        let memory = self.memory.as_ref();
+        let memory =
+            memory.map(|(memory, offset)| (Arc::clone(memory), offset.saturating_add(first - self.first)));
+        Self { first, last, writable: self.writable, memory, owner: self.owner.clone() }
+    }
+}
+
+/// Takes the unused ranges out.
 fn take_unused(leaving: &mut Vec<Arc<Range>>) -> Vec<Arc<Range>> {
-    // Nobody finds them any more: an access that is not under way now never will be.
+    // They are in no table: no new access can begin.
     leaving.extract_if(.., |range| Arc::get_mut(range).is_some()).collect()
 }
 
-/// Lets ranges go that nobody uses. The last one of a file unmaps it, which takes long where it was large.
+/// Drops unused ranges. The last one of a file unmaps it, which takes long for a large file.
 fn give_up(dead: Vec<Arc<Range>>) {
     if !dead.is_empty() {
         reaper::give_up(dead);

@@ -1,13 +1,13 @@
-//! Pages of others' memory that nobody has yet.
+//! Pages of other processes' memory that are not allocated yet.
 //!
-//! Whoever touches a page of a shared file first pays for it: it is charged to that process's control group.
-//! A process that serves many VMs must not pay for a file of theirs that has a size and no content. So it may
-//! ask the kernel ([`refuse_here`]) to have such an access fail, with the signal for a page that could not be
-//! had ([`super::sigbus`]), instead of making the page. What is swapped out is there.
+//! The first access to a page of a shared file allocates it, charged to the control group of the process that
+//! made the access. A process that serves many VMs must not pay for a file of theirs that has a size and no
+//! content. So it may ask the kernel ([`refuse_here`]) to let such an access fail instead, with the signal
+//! for a missing page ([`super::sigbus`]). Pages that are swapped out count as present.
 //!
-//! The kernel's means is userfaultfd: mappings are registered for missing pages, and the feature that turns a
-//! miss into a signal needs nobody who serves faults. It takes no privilege, since only this process's own
-//! accesses are meant.
+//! The kernel's means is userfaultfd: mappings are registered for missing pages, with the feature that turns
+//! a miss into a signal, so no thread has to serve faults. It needs no privilege, since it concerns this
+//! process's accesses only.
 
 #![allow(unsafe_code, reason = "the calls of userfaultfd take addresses")]
 
@@ -47,7 +47,7 @@ struct Register {
     ioctls: u64,
 }
 
-/// What the kernel gave; unset where nobody asked.
+/// The userfaultfd; unset until [`refuse_here`] is called.
 static REGISTRY: OnceLock<OwnedFd> = OnceLock::new();
 
 /// From now on, this process makes no page of a VM's memory (of what is mapped by
@@ -77,7 +77,7 @@ pub fn are_refused() -> bool {
     REGISTRY.get().is_some()
 }
 
-/// Has accesses to pages of a mapping of ours fail that nobody has; nothing, where that was not asked for.
+/// Lets accesses to absent pages of one of our mappings fail. Does nothing unless [`refuse_here`] was called.
 pub(super) fn refuse(start: usize, size: usize) -> io::Result<()> {
     let Some(registry) = REGISTRY.get() else { return Ok(()) };
     let mut range = Register { start: start as u64, length: size as u64, mode: MODE_MISSING, ioctls: 0 };

@@ -1,16 +1,17 @@
-//! Whether a file that somebody else brings is memory, and how much of it is there.
+//! Checks whether a file of another process is memory, and how much of it is allocated.
 //!
 //! An allow list of what the kernel itself serves: memfd, tmpfs (`/dev/shm`) and hugetlbfs. `F_GET_SEALS` is
 //! answered for these alone, and before any file system is asked for anything, so a file whose server or disk
 //! does not answer is refused without waiting for it.
 
-use super::{MapError, raw};
+use super::error::MapError;
+use super::raw;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
-/// What is known of a file that is memory.
+/// Facts about a file that is memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFacts {
     /// Identity of the file, whatever descriptor names it.
@@ -25,7 +26,7 @@ pub struct FileFacts {
     pub may_shrink: bool,
 }
 
-/// Looks at a file that somebody else claims to be memory. Never waits for a file system.
+/// Checks a file that another process claims to be memory. Never waits for a file system.
 ///
 /// # Errors
 /// It is no shared memory.
@@ -58,9 +59,9 @@ pub fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
 /// many pages as a call costs.
 const PAGES_PER_CALL: u64 = 16;
 
-/// How many bytes of `[offset, offset + size)` have no memory behind them yet: whoever touches them first
-/// pays for them. Stops counting above `enough`. Takes some 15 ms a GiB, so it is nothing for a thread that
-/// others wait for.
+/// Bytes of `[offset, offset + size)` that are not allocated yet: the first access to them is charged for
+/// them. Stops counting above `enough`. Takes some 15 ms a GiB, so it must not run on a thread that others
+/// wait for.
 ///
 /// Huge pages always count as there: the pool has them reserved.
 ///

@@ -3,14 +3,16 @@
 //! The other side may write the memory at any moment, and may shrink the file behind it. So the bytes are
 //! never borrowed as a slice: every access copies, checks its bounds, and goes through the three functions of
 //! [`raw`]. Naturally aligned accesses of 1, 2, 4 and 8 bytes are single machine accesses with
-//! acquire/release order; longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
+//! acquire/release order. Longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
 //! does. A page that vanished reads as zero ([`sigbus`]).
 //!
-//! Memory is what [`check_file`] takes for memory: shared memory of the kernel's own. Files of a file system that
-//! somebody serves, or that a disk is behind, are refused: whoever has them could stall every access.
+//! Memory is what [`check_file`] takes for memory: shared memory of the kernel's own. Files of a file system
+//! that a process serves (FUSE), or that a disk is behind, are refused: their owner could stall every access.
 
 pub mod absent;
+mod error;
 mod file_check;
+mod piece;
 mod raw;
 mod replaced_pages;
 mod reservation;
@@ -18,7 +20,10 @@ pub mod sigbus;
 #[cfg(test)]
 mod tests;
 
+pub use error::{MapError, MemoryError};
 pub use file_check::{FileFacts, check_file, unbacked};
+use piece::check_bounds;
+pub use piece::{Access, FilePiece};
 use raw::Kind;
 pub use raw::Mapping;
 pub use replaced_pages::ReplacedPages;
@@ -29,100 +34,6 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-
-/// What may be done with a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Access {
-    /// Reads.
-    ReadOnly,
-    /// Reads and writes.
-    ReadWrite,
-}
-
-/// One piece of a file to map.
-#[derive(Clone, Copy, Debug)]
-pub struct FilePiece<'a> {
-    /// The file.
-    pub fd: BorrowedFd<'a>,
-    /// Offset of the first byte, a multiple of the page size.
-    pub offset: u64,
-    /// Bytes, a multiple of the page size.
-    pub size: u64,
-}
-
-/// Why memory cannot be mapped.
-#[derive(Debug, thiserror::Error)]
-pub enum MapError {
-    /// Empty, unaligned or wrapping piece.
-    #[error("File range {offset:#x}+{size:#x} cannot be mapped: {why}")]
-    Invalid {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        size: u64,
-        /// What is allowed.
-        why: &'static str,
-    },
-    /// The file ends before the claimed range.
-    #[error("File range {offset:#x}+{size:#x} ends behind the file, which has {file_size:#x} bytes")]
-    TooSmall {
-        /// First byte claimed.
-        offset: u64,
-        /// Bytes claimed.
-        size: u64,
-        /// Bytes that the file has.
-        file_size: u64,
-    },
-    /// Not a kind of file that is memory.
-    #[error("The file cannot be memory: {0}")]
-    Kind(&'static str),
-    /// A descriptor without the right to write.
-    #[error("The file was not opened for reading and writing, so devices cannot be let write to it")]
-    NotWritable,
-    /// The table of guarded mappings is full.
-    #[error("More than {0} mappings in this process")]
-    TooMany(usize),
-    /// A system call failed.
-    #[error("{step} failed")]
-    System {
-        /// Which.
-        step: &'static str,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// Why an access to mapped memory was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MemoryError {
-    /// It leaves the mapping.
-    #[error("Access of {size} bytes at {offset:#x} leaves a mapping of {limit:#x} bytes")]
-    OutOfRange {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        size: u64,
-        /// Size of the mapping.
-        limit: u64,
-    },
-    /// It writes to a read-only mapping.
-    #[error("Write at {offset:#x} of a read-only mapping")]
-    ReadOnly {
-        /// First byte.
-        offset: u64,
-    },
-}
-
-/// Checks one piece by itself; returns where it ends.
-fn check_bounds(piece: &FilePiece<'_>) -> Result<u64, MapError> {
-    let FilePiece { offset, size, .. } = *piece;
-    let invalid = |why| MapError::Invalid { offset, size, why };
-    if size == 0 || !size.is_multiple_of(PAGE_SIZE) || !offset.is_multiple_of(PAGE_SIZE) {
-        return Err(invalid("offset and size must be multiples of 4096, and the size not 0"));
-    }
-    offset.checked_add(size).ok_or(invalid("it wraps"))
-}
 
 /// Checks one piece against its file.
 fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
@@ -144,11 +55,11 @@ impl Mapping {
         Self::of_one(FilePiece { fd, offset, size }, access, Kind::Deferred)
     }
 
-    /// The same of a file whose pages are others' to pay for: where this process refuses to make such
-    /// ([`absent::refuse_here`]), one that nobody has yet is a page that cannot be had.
+    /// The same for a file whose pages other processes pay for. Where this process refuses to allocate such
+    /// pages ([`absent::refuse_here`]), an absent page counts as missing.
     ///
     /// # Errors
-    /// As above.
+    /// As [`Self::of_file`].
     pub fn of_others(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
         Self::of_one(FilePiece { fd, offset, size }, access, Kind::Others)
     }
@@ -170,8 +81,8 @@ impl Mapping {
         Self::map_checked(pieces, access, page, Kind::Plain)
     }
 
-    /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device
-    /// nodes, whose size nobody can check and which need not answer for ever.
+    /// Maps several pieces, as [`Self::contiguous`], that a trusted process granted. They may also be device
+    /// nodes, whose size cannot be checked and whose mappings may stop working at any time.
     ///
     /// # Errors
     /// A piece is invalid, its file is smaller or no memory, or the kernel refuses.
@@ -198,11 +109,11 @@ impl Mapping {
         Self::map_checked(&[piece], access, PAGE_SIZE, Kind::Plain)
     }
 
-    /// As [`Self::replace`], of pages of one file, in little time: what was there is handed out, to be
-    /// dropped by whoever has time for it.
+    /// As [`Self::replace`], for pages of one file, in little time. The old pages are returned, so that
+    /// another thread can drop them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::replace`].
     pub fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<ReplacedPages>, MapError> {
         check_bounds(piece)?;
         reservation::check_range(offset, piece.size, self.size())?;

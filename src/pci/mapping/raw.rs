@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code, reason = "mmap, and access to memory shared with other processes, have no safe form")]
 
+use super::error::{MapError, MemoryError};
+use super::piece::{Access, FilePiece};
 use super::replaced_pages::{self, ReplacedPages};
-use super::{Access, FilePiece, MapError, MemoryError, absent, sigbus};
+use super::{absent, sigbus};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -16,10 +18,10 @@ pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 /// Bytes of a page of memory.
 const PAGE: usize = 4096;
 
-/// Bytes whose pages are got at a time: meanwhile nobody in this process can map anything.
+/// Bytes whose pages are allocated at a time. No other thread of this process can map anything meanwhile.
 const PREPARED: usize = 256 << 10;
 
-/// What a mapping is, beside its pieces.
+/// The kind of memory that a mapping shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It forgets its files.
@@ -108,15 +110,15 @@ impl Mapping {
         absent::refuse(start, size).map_err(|source| MapError::System { step, source })
     }
 
-    /// Pages inside the file that could not be had since [`Self::restore_file`] was last called: zeros are in their
-    /// place, so what was computed since is worth nothing.
+    /// Pages inside the file that could not be had since [`Self::restore_file`] was last called: zeros are in
+    /// their place, so what was computed since is worth nothing.
     pub fn lost_pages(&self) -> u32 {
         self.guard.as_ref().map_or(0, sigbus::Guard::lost)
     }
 
-    /// Shows the file again wherever zeros took its place. What was written to the zeros is gone. To be
-    /// called while nobody uses the memory; a page that is still not there is replaced again at its next
-    /// access.
+    /// Maps the file again wherever zeros replaced its pages. Bytes that were written to the zeros are lost.
+    /// No other thread may use the memory during the call. A page that is still missing is replaced again at
+    /// its next access.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -180,13 +182,13 @@ impl Mapping {
         self.size as u64
     }
 
-    /// What may be done with it.
+    /// Its rights.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Maps a piece over whole pages, which the caller has checked to lie inside and to be of one file. What
-    /// was there is put aside, if the kernel can do that.
+    /// Maps a piece over whole pages. The caller has checked that they lie inside and belong to one file. The
+    /// old pages are put aside if the kernel can do that.
     pub(super) fn map_in_place_of(
         &self,
         offset: u64,
@@ -340,7 +342,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // The guard goes first: once unmapped, the addresses may belong to somebody else.
+        // The guard goes first: once unmapped, the addresses may belong to another mapping.
         self.guard = None;
         // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
         unsafe { replaced_pages::unmap(self.base, self.size) };
@@ -508,7 +510,7 @@ fn map_file(
     };
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let fd = piece.fd.as_raw_fd();
-    // What is only read shows the file either way, and the kernel tells of missing pages only where writing
+    // A read-only mapping shows the file either way, and the kernel reports missing pages only where writing
     // could be allowed.
     let shared = match (kind, access) {
         (Kind::Others, Access::ReadOnly) => libc::MAP_PRIVATE,

@@ -1,16 +1,16 @@
-//! Pages of a mapping that are put aside, so that others can be shown in their place at once.
+//! Pages of a mapping that were put aside, so that others can be mapped in their place at once.
 //!
-//! To map over pages takes those that were there out of the page tables first: half a millisecond for 16 MiB,
-//! in which no thread of the process can map anything. To move the tables themselves takes microseconds; what
-//! is in them goes when somebody has time for it.
+//! Mapping over pages first takes the old ones out of the page tables: half a millisecond for 16 MiB, in
+//! which no thread of the process can map anything. Moving the tables themselves takes microseconds; their
+//! content can be dropped later, on another thread.
 
 #![allow(unsafe_code, reason = "moves pages of mappings, which has no safe form")]
 
 use std::io;
 use std::ptr::NonNull;
 
-/// What one entry of a page directory maps: tables are moved as a whole where both places are multiples of
-/// it.
+/// Bytes that one entry of a page directory maps. Tables are moved as a whole where both places are multiples
+/// of it.
 pub(super) const DIRECTORY_ENTRY: usize = 2 << 20;
 
 /// Bytes that are taken out of the page tables at a time.
@@ -64,8 +64,8 @@ impl Drop for ReplacedPages {
     }
 }
 
-/// Unmaps a range. Taking pages out holds the lock of the process's address space, which whoever maps
-/// something needs: not for long at a time.
+/// Unmaps a range in steps. Each step holds the lock of the process's address space, which other threads need
+/// to map anything.
 ///
 /// # Safety
 /// The range is mappings of the caller's, and nobody holds pointers into it.

@@ -1,6 +1,8 @@
 //! Addresses of this process whose pages come and go: what a guest is shown of a window whose content moves.
 
-use super::{Access, FilePiece, MapError, check_bounds, raw};
+use super::error::MapError;
+use super::piece::{Access, FilePiece, check_bounds};
+use super::raw;
 
 pub use raw::Reservation;
 

@@ -1,22 +1,22 @@
-//! Containment of SIGBUS: memory of somebody else's that is not there must not end the process.
+//! Containment of SIGBUS: missing memory of another process must not end this one.
 //!
 //! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the
 //! address up among the guarded mappings, and the access goes on, on zeros. Where depends on why:
 //!
 //! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on,
-//!   since nothing behind it is there either. Whoever does that loses its own data and nothing else.
-//! * The page lies inside the file, and could not be had: the file system is full, no huge page is left, or
-//!   the memory hardware lost it. That is nobody's word but a misfortune, so that page alone is replaced, and
-//!   the mapping is *marked*: whoever owns it must not go on computing on zeros (see
+//!   since the pages behind it are gone too. The owner loses its own data and nothing else.
+//! * The page lies inside the file but is missing: the file system is full, no huge page is left, or the
+//!   memory hardware lost it. The owner did not cause that, so that page alone is replaced, and the mapping
+//!   is *marked*: its owner must not go on computing on zeros (see
 //!   [`Mapping::lost_pages`](super::Mapping::lost_pages)).
 //!
 //! Either way a mapping is cut a bounded number of times, so that no pattern of accesses uses up the kernel's
-//! number of mappings; and [`Mapping::restore_file`](super::Mapping::restore_file) shows the file again. Any other SIGBUS
-//! goes to the handler that was there before.
+//! number of mappings; and [`Mapping::restore_file`](super::Mapping::restore_file) shows the file again. Any
+//! other SIGBUS goes to the handler that was there before.
 
 #![allow(unsafe_code, reason = "a signal handler has no safe form")]
 
-use super::MapError;
+use super::error::MapError;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// Pages that are replaced one by one now.
 static SINGLES: AtomicUsize = AtomicUsize::new(0);
 
-/// What handled SIGBUS before us (the standard library's stack-overflow check).
+/// The handler of SIGBUS before us (the standard library's stack-overflow check).
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Times that memory vanished from under a mapping of this process, and was replaced by zeros.
@@ -105,7 +105,7 @@ pub(super) struct Guard {
     slot: usize,
 }
 
-/// What is to be guarded.
+/// A mapping to guard.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GuardedRange {
     pub(super) start: usize,
@@ -298,7 +298,7 @@ fn replace(address: usize, range: Range, broken: bool) -> bool {
         range.note_cut(range.start);
         replaced = map_zeros(range.start, range.end);
     }
-    // Last: whoever sees the mark sees what was replaced.
+    // Last: a thread that sees the mark sees the replacement too.
     if inside {
         range.slot.lost.fetch_add(1, Ordering::Release);
         LOST.fetch_add(1, Ordering::Release);
@@ -316,7 +316,7 @@ fn map_zeros(start: usize, end: usize) -> bool {
     result != libc::MAP_FAILED
 }
 
-/// Gives a signal that is not ours to whoever handled it before, or to the default action.
+/// Gives a signal that is not ours to the previous handler, or to the default action.
 fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.get();
     let handler = previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
