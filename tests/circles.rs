@@ -21,9 +21,10 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     ".",
     "aggregator",
+    "backend",
     "control_client",
     "fifo_virt",
     "frontend",
