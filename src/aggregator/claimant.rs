@@ -3,7 +3,7 @@
 /// A process that wants to become a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Its user.
+    /// Id of its user.
     pub uid: u32,
     /// Its number.
     pub pid: i32,

@@ -18,17 +18,17 @@ pub enum DmaMapError {
     /// Empty, unaligned or wrapping.
     #[error("Guest memory {gpa}+{size:#x} is not a range of whole {PAGE_SIZE}-byte pages")]
     Shape {
-        /// First address.
+        /// Its first address.
         gpa: Gpa,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// Part of it is mapped.
     #[error("Guest memory {gpa}+{size:#x} overlaps memory that is mapped")]
     Overlap {
-        /// First address.
+        /// Its first address.
         gpa: Gpa,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
 }

@@ -7,7 +7,7 @@ use gpuvmk_chip::addr::{Gpa, Iova};
 pub struct DmaRange {
     /// First guest-physical address.
     pub gpa: Gpa,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Where the physical GPU finds it.
     pub iova: Iova,

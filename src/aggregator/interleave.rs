@@ -246,7 +246,7 @@ impl Run {
 pub struct Found {
     /// States in which there was a choice.
     pub states: usize,
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
     /// What was wrong first, and the choices that lead there.
     pub problem: Option<String>,

@@ -137,7 +137,7 @@ pub enum Request {
     DmaMap {
         /// First guest-physical address.
         gpa: Gpa,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// Offset of the first byte in the file.
         offset: u64,
@@ -149,7 +149,7 @@ pub enum Request {
     DmaUnmap {
         /// First guest-physical address.
         gpa: Gpa,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// Make an empty address space. Its number must be free and below [`Welcome::spaces`].
@@ -199,7 +199,7 @@ pub enum Request {
     CreateObject {
         /// The channel's number.
         channel: GuestChannel,
-        /// Class number.
+        /// NVIDIA's class number.
         class: u32,
         /// Engine that executes its methods.
         engine: Engine,

@@ -53,7 +53,7 @@ reasons! {
 /// A vGPU's fail-safe state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailSafeState {
-    /// Why.
+    /// The reason.
     pub reason: FailSafeReason,
     /// Since when, see [`millis`].
     pub since: u32,

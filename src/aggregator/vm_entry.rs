@@ -17,7 +17,7 @@ pub struct VmEntry {
     pub socket: Option<SocketSpec>,
     /// Most VRAM, in bytes.
     pub vram: u64,
-    /// Most channels.
+    /// Limit of channels.
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,

@@ -30,9 +30,9 @@ use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{size} bytes at {address:?} have no target")]
 pub struct NoTarget {
-    /// First byte.
+    /// Address of the first byte.
     pub address: PhysicalAddress,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
@@ -48,9 +48,9 @@ pub struct FlushScope {
 /// A part of VRAM, and where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct VramPiece<'a> {
-    /// First address.
+    /// Its first address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// The file. The same one has the same number until the function is reset or lost.
     pub fd: BorrowedFd<'a>,

@@ -42,7 +42,7 @@ pub enum Backend {
     },
     /// A GPU that is given to the kernel's `vfio-pci`: its registers, driven by ourselves.
     Vfio {
-        /// Which.
+        /// PCI address of the card.
         device: PciAddress,
         /// What brings it up, beside what is known of its chip.
         init: Option<PathBuf>,

@@ -22,11 +22,11 @@ pub struct VmLimits {
     pub guest_tables: Option<u32>,
     /// Pages of one address space that point outside the guest's memory.
     pub bad_pages: u32,
-    /// TLB flushes.
+    /// Number of TLB flushes.
     pub flushes: u32,
     /// Requests to the aggregator.
     pub requests: u32,
-    /// Doorbells.
+    /// Number of doorbells.
     pub doorbells: u32,
     /// Interrupts to the guest.
     pub interrupts: u32,

@@ -44,7 +44,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("Cannot read the configuration file {}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -53,7 +53,7 @@ pub enum ConfigError {
     /// The file is too large to be a configuration.
     #[error("{} has {size} bytes; a configuration file has at most {limit}", path.display())]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Its size.
         size: u64,
@@ -63,7 +63,7 @@ pub enum ConfigError {
     /// It has mistakes.
     #[error("{}", list(path, mistakes))]
     Mistakes {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// All of them, by line.
         mistakes: Vec<Mistake>,

@@ -113,7 +113,7 @@ impl VmConfig {
 /// A trace that is written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// What is wanted in it.
     pub filter: Filter,

@@ -23,7 +23,7 @@ pub enum ControlError {
     /// The socket takes no connection.
     #[error("No aggregator answers at {}: is it running?", path.display())]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -31,7 +31,7 @@ pub enum ControlError {
     /// The connection broke, or the aggregator did not answer in time.
     #[error("No aggregator answers at {}: is it running?", path.display())]
     Silent {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// What the system says.
         source: io::Error,

@@ -135,7 +135,7 @@ pub struct ScrubFigures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departures {
-    /// How many.
+    /// Number of them so far.
     pub count: u64,
     /// VRAM of the last one, in bytes.
     pub last_bytes: u64,
@@ -153,7 +153,7 @@ pub struct Departures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepTimes {
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// How many took longer than 20 us.
     pub over_20us: u64,
@@ -181,7 +181,7 @@ pub struct GuestStatus {
     pub own_socket: bool,
     /// Most VRAM, in bytes.
     pub vram: u64,
-    /// Most channels.
+    /// Limit of channels.
     pub channels: u16,
     /// Its part of the GPU's time, as `gpuvmk set` takes it.
     #[serde(default)]

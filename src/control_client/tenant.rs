@@ -48,7 +48,7 @@ pub struct TenantStatus {
     pub engines: Vec<EngineStatus>,
     /// Engine accesses that left the tenant's own memory, where hardware can tell (must be 0).
     pub foreign_accesses: Option<u64>,
-    /// Doorbells.
+    /// Number of doorbells.
     pub submissions: u64,
     /// Bytes that its copies wrote, on all engines, by what its backend says.
     pub copied_bytes: u64,
@@ -72,7 +72,7 @@ pub struct TenantStatus {
     pub dear_wakeups: u64,
     /// Function resets that were carried out: by its guest, and between two QEMUs.
     pub resets: u64,
-    /// Requests refused.
+    /// Number of refused requests.
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
@@ -81,7 +81,7 @@ pub struct TenantStatus {
     pub unmappable: u64,
     /// Pages of its memory that could not be had, or that nobody had filled, when an engine met them.
     pub lost_pages: u64,
-    /// Address-space updates.
+    /// Number of address-space updates.
     pub updates: u64,
     /// How long one took the driver of the physical GPU, in nanoseconds.
     pub update_ns: Times,
@@ -109,7 +109,7 @@ pub struct EngineStatus {
     pub waiting_us: u64,
     /// Time in which it had work that could go on.
     pub wanting_us: u64,
-    /// Doorbells.
+    /// Number of doorbells.
     pub submissions: u64,
     /// Bytes that its copies wrote, by what its backend says.
     pub copied_bytes: u64,
@@ -146,7 +146,7 @@ impl DecidedBy {
 /// A vGPU's fail-safe state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailSafeStatus {
-    /// Why.
+    /// The reason.
     pub reason: Word,
     /// Who decided it.
     pub decided_by: DecidedBy,
@@ -175,7 +175,7 @@ pub type LimitTable = BTreeMap<Word, LimitStatus>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShareStatus {
-    /// Weight.
+    /// Weight among VMs with work.
     pub weight: u32,
     /// Cap in percent.
     pub cap: Option<u8>,

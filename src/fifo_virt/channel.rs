@@ -49,7 +49,7 @@ pub enum Channel {
     NotPlaced {
         /// The guest's instance block.
         instance: PhysicalAddress,
-        /// Why.
+        /// The reason.
         why: NotPlaced,
     },
     /// Has a host channel, stopped.

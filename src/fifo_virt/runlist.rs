@@ -16,7 +16,7 @@ const ENTRY_BYTES: usize = RUNLIST_ENTRY_SIZE as usize;
 pub struct Runlist {
     /// Channels in the guest's order, each once, all below the granted number.
     pub channels: Vec<GuestChannel>,
-    /// Entries dropped.
+    /// Number of dropped entries.
     pub dropped: u32,
 }
 

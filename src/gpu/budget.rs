@@ -1,9 +1,8 @@
 //! How long work on the thread that owns the GPU may go on at a time.
 //!
-//! Whoever calls a driver's `advance_` methods hands one budget in; the driver does at least one unit of
-//! work, looks at the clock after each call or some units, and leaves the rest for the next turn. So no
-//! length of a request, no number of runs, ranges or channels makes a turn longer than the budget and one
-//! unit of work.
+//! The caller of a driver's `advance_` method passes a budget. The driver does at least one unit of work,
+//! reads the clock after each system call or some units, and leaves the rest for the next turn. So a turn is
+//! never longer than the budget and one unit of work, whatever the number of runs, ranges or channels.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,27 +13,27 @@ use gpuvmk_host::clock::{Clock, MonotonicClock};
 /// microsecond.
 const LOOK_EVERY: u32 = 8;
 
-/// What a system call counts: the clock is looked at after each.
+/// The units that a system call counts: the clock is read after each call.
 pub const CALL: u32 = LOOK_EVERY;
 
-/// How soon to ask again for what the GPU, or somebody else, is at.
+/// Pause before asking again for work that the GPU or another thread is doing.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// What became of work that was given a budget.
+/// How far a piece of work is when its budget is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All of it is done.
     Done,
     /// The rest wants another turn.
     More,
-    /// Somebody else is at a part: ask again after [`LOOK_AGAIN`].
+    /// Another thread is doing a part: ask again after [`LOOK_AGAIN`].
     Waits,
 }
 
 /// Time that work may take in one turn.
 pub struct Budget {
     clock: Arc<dyn Clock>,
-    /// None where nobody else waits.
+    /// `None`: no limit.
     until: Option<u64>,
     units: u32,
     spent: bool,
@@ -63,7 +62,7 @@ impl Budget {
         Self { clock: Arc::clone(clock), until, units: 0, spent: false }
     }
 
-    /// For whoever has nobody else to serve meanwhile.
+    /// A budget that never ends, for callers that have nothing else to do meanwhile.
     pub fn unlimited() -> Self {
         Self { clock: monotonic(), until: None, units: 0, spent: false }
     }

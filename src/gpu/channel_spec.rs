@@ -1,10 +1,10 @@
-//! What a channel is made of.
+//! The parts of a channel.
 
 use super::SpaceHandle;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GpuVa, HostVram};
 
-/// What a host channel needs.
+/// The parts of a host channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelSpec {
     /// Address space that its ring, pushbuffers and engines use.

@@ -14,11 +14,11 @@ use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 /// The physical GPU.
 ///
 /// One thread owns it, and no method waits for guests' work. All addresses and channel numbers are the
-/// host's, and whoever calls has checked them. What may take long is an `advance_...` method: it works for as
-/// long as its [`Budget`] lasts, and is called again until it answers [`Progress::Done`].
+/// host's, and the caller has checked them. Long work has an `advance_...` method: it works for as long as
+/// its [`Budget`] lasts, and is called again until it answers [`Progress::Done`].
 ///
-/// No method has a default: whoever wraps a driver says what becomes of each.
-/// [`GpuDriverExt`](super::GpuDriverExt) does what may take long to its end, for whoever may wait.
+/// No method has a default, so a wrapper must decide about each. [`GpuDriverExt`](super::GpuDriverExt) has
+/// the long methods for callers that may wait: they return when the work is done.
 pub trait GpuDriver: Scrubber + Send {
     /// What it offers.
     fn info(&self) -> &GpuInfo;
@@ -30,14 +30,17 @@ pub trait GpuDriver: Scrubber + Send {
     /// The physical GPU cannot share that range.
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError>;
 
-    /// Takes tenants' memory from everybody to whom [`GpuDriver::share_vram`] gave it, whomever they gave it
-    /// to: when all of a partition is [`Renewal::Done`], neither files nor mappings that somebody kept reach
-    /// what the next owner is given. To be asked for a whole partition, from its start to its end, in pieces
-    /// of at most [`SCRUB_PIECE`](super::scrub::SCRUB_PIECE); nothing of its tenant may be on the hardware.
-    /// With [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
+    /// Takes tenants' memory back from every process that has files or mappings of it, by
+    /// [`GpuDriver::share_vram`] or from another process.
+    ///
+    /// The caller asks for a whole partition, from its start to its end, in pieces of at most
+    /// [`SCRUB_PIECE`](super::scrub::SCRUB_PIECE). Nothing of the tenant may be on the hardware. When all
+    /// pieces are [`Renewal::Done`], the next owner gets memory that no old file or mapping reaches. With
+    /// [`Renewal::Held`], ask for the same piece again later; meanwhile the memory must not be given to a
+    /// tenant.
     ///
     /// # Errors
-    /// The range is not tenant memory, or it stays with whoever has it: nobody may get it any more.
+    /// The range is not tenant memory, or it cannot be taken back. Then no tenant may ever get it.
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError>;
 
     /// Memory for channels of the host's own; `None`: the driver lends none.
@@ -78,9 +81,8 @@ pub trait GpuDriver: Scrubber + Send {
     /// see it when this returns. The space's tables may take `table_budget` bytes of host memory.
     ///
     /// # Errors
-    /// Out of host memory or budget, a run that is invalid, or memory that cannot be mapped
-    /// ([`GpuError::Unmappable`]). The run that the error is about is no longer in `update`; whoever wants
-    /// the others asks again.
+    /// Out of host memory or table budget, a run that is invalid, or memory that cannot be mapped
+    /// ([`GpuError::Unmappable`]). The failed run is taken from `update`; call again for the others.
     fn advance_update(
         &mut self,
         space: SpaceHandle,
@@ -89,7 +91,7 @@ pub trait GpuDriver: Scrubber + Send {
         budget: &mut Budget,
     ) -> Result<Progress, GpuError>;
 
-    /// What an address space holds.
+    /// Pages of an address space, and the host memory of its tables.
     ///
     /// # Errors
     /// No such space.
@@ -174,18 +176,19 @@ pub trait GpuDriver: Scrubber + Send {
     /// No such channel.
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError>;
 
-    /// What each engine runs now: its channel while it is busy (for accounting by sampling).
+    /// The channel that each engine runs now; `None` while it is idle. For accounting by sampling.
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
 
-    /// How long engines have worked so far, for whomever: read right after [`GpuDriver::sample_engines`], and
-    /// to be trusted only as far as samples are less than a second apart. Empty where hardware does not tell.
+    /// Total busy time of each engine, for all channels together. Read it right after
+    /// [`GpuDriver::sample_engines`]. It is exact only if samples are less than a second apart. Empty where
+    /// hardware has no such counters.
     fn engine_times(&mut self) -> Vec<(Engine, Duration)>;
 
     /// Engines that had to be reset so far, because a channel did not leave them. 0 for a GPU that stops any
     /// work at any place.
     fn engine_resets(&self) -> u64;
 
-    /// What it costs the card and the host; `None`: it is no card that this driver programs itself.
+    /// Accesses to the card so far; `None` if this driver programs no card by itself.
     fn card_use(&self) -> Option<CardUse>;
 
     /// Readable when [`GpuDriver::take_events`] has something.

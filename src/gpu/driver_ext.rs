@@ -1,4 +1,4 @@
-//! What may take long on the physical GPU, done to its end.
+//! Long work on the physical GPU, done in one call.
 
 use super::budget::LOOK_AGAIN;
 use super::{
@@ -7,14 +7,15 @@ use super::{
 };
 use gpuvmk_chip::addr::{HostVram, Iova};
 
-/// Methods of [`GpuDriver`] for whoever may wait: each calls its `advance_...` method until that is done.
+/// Methods of [`GpuDriver`] for callers that may wait. Each calls its `advance_...` method until that is
+/// done.
 ///
 /// Every driver has them, and none has its own.
 pub trait GpuDriverExt: GpuDriver {
     /// [`Scrubber::advance_scrub`](super::Scrubber::advance_scrub) to its end, with a range of any size.
     ///
     /// # Errors
-    /// As there.
+    /// As the `advance_...` method.
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         while !matches!(self.advance_scrub(start, size)?, Scrub::Done | Scrub::Untouched) {
             std::thread::yield_now();
@@ -25,7 +26,7 @@ pub trait GpuDriverExt: GpuDriver {
     /// [`GpuDriver::advance_dma_unmap`] to its end.
     ///
     /// # Errors
-    /// As there.
+    /// As the `advance_...` method.
     fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
         finish(|budget| self.advance_dma_unmap(iova, size, budget))
     }
@@ -33,7 +34,7 @@ pub trait GpuDriverExt: GpuDriver {
     /// [`GpuDriver::advance_destroy_space`] to its end.
     ///
     /// # Errors
-    /// As there.
+    /// As the `advance_...` method.
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
         finish(|budget| self.advance_destroy_space(space, budget))
     }
@@ -67,7 +68,7 @@ pub trait GpuDriverExt: GpuDriver {
     /// [`GpuDriver::advance_clear`] to its end.
     ///
     /// # Errors
-    /// As there.
+    /// As the `advance_...` method.
     fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
         finish(|budget| self.advance_clear(space, budget))
     }
@@ -75,7 +76,7 @@ pub trait GpuDriverExt: GpuDriver {
     /// [`GpuDriver::advance_revoke`] to its end. Returns how many pages there were.
     ///
     /// # Errors
-    /// As there.
+    /// As the `advance_...` method.
     fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
         let mut revocation = Revocation::new(iova, size);
         finish(|budget| self.advance_revoke(space, &mut revocation, budget))?;

@@ -1,5 +1,5 @@
-//! The engines of a GPU that nobody uses yet, tried one by one: each copies into the host's memory and back,
-//! with every byte looked at; and, on request, into memory that was just taken away from the GPU.
+//! Tests the engines of an unused GPU, one by one. Each copies into the host's memory and back, and every
+//! byte is checked. On request one also copies into memory that was just taken away from the GPU.
 //!
 //! For GPUs whose driver lends memory for channels of the host's own.
 
@@ -27,24 +27,24 @@ const DATA: u64 = 0x1_0000;
 const SIZE: u64 = 64 << 10;
 const RAM_NAME: &CStr = c"gpuvmk-rehearsal";
 const RAM_SHIFT: u8 = 12;
-/// Virtual addresses.
+/// Virtual addresses of the GPU's own memory and of the host's.
 const OWN_VA: u64 = 0x20_0000;
 const RAM_VA: u64 = 0x200_0000;
 /// How long a copy may take: microseconds, if the engine works.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What came of the engines' tests.
+/// Results of the engines' tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct EngineTests {
-    /// Each engine.
+    /// The result of each engine.
     pub tried: Vec<EngineTest>,
     /// Bytes that came into the host's memory and back as they were, by all engines.
     pub verified: u64,
-    /// Whether a copy into memory that was taken away from the GPU left that memory as it was; absent if
-    /// nobody asked.
+    /// True if a copy into memory that was taken away from the GPU left that memory as it was; `None` if that
+    /// was not tested.
     pub stray_dma_stopped: Option<bool>,
-    /// What the GPU said of that copy.
+    /// The error that the GPU reported for that copy.
     pub stray_reported: Option<String>,
 }
 
@@ -56,16 +56,16 @@ impl EngineTests {
     }
 }
 
-/// What came of one engine.
+/// Result of one engine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct EngineTest {
-    /// Which.
+    /// Name of the engine.
     pub engine: String,
     /// The class whose commands it was given.
     pub class: String,
     /// Bytes that came into the host's memory and back as they were.
     pub verified: u64,
-    /// Microseconds that the slower one of both copies took, from the doorbell until somebody saw its end.
+    /// Time of the slower one of both copies, from the doorbell until its end was seen, in microseconds.
     pub slowest_us: u64,
     /// Copies that did not, in words.
     pub failures: Vec<String>,

@@ -11,15 +11,15 @@ pub enum GpuError {
     /// Out of channels, spaces or host memory.
     #[error("The physical GPU has no {what} left ({limit} in all)")]
     Exhausted {
-        /// What there is none of.
+        /// The resource that is used up.
         what: &'static str,
-        /// How many there are.
+        /// How many there are in all.
         limit: u64,
     },
     /// An id that was not given out, or was taken back.
     #[error("No such {what} on the physical GPU: {id}")]
     NoSuch {
-        /// What was named.
+        /// The kind of thing that was named.
         what: &'static str,
         /// Its number.
         id: u64,
@@ -31,9 +31,9 @@ pub enum GpuError {
     /// A class that the channel's engines do not have, or that tenants may not use.
     #[error("The physical GPU offers no class {class:#06x} on {engine:?} to tenants")]
     NoClass {
-        /// Class number.
+        /// NVIDIA's class number.
         class: u32,
-        /// Engine.
+        /// Engine that the channel wanted it on.
         engine: Engine,
     },
     /// A caller's mistake that would program the hardware wrongly.
@@ -44,7 +44,7 @@ pub enum GpuError {
     Timeout {
         /// What was waited for.
         what: &'static str,
-        /// How long.
+        /// The time limit, in milliseconds.
         millis: u64,
     },
     /// System memory could not be made reachable.
@@ -72,7 +72,7 @@ impl GpuError {
         }
     }
 
-    /// What it says, and what its causes say.
+    /// Its message and those of its causes, joined.
     pub fn with_causes(&self) -> String {
         let mut message = self.to_string();
         let mut source = std::error::Error::source(self);

@@ -1,4 +1,4 @@
-//! What the physical GPU reports.
+//! Reports of the physical GPU.
 
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;

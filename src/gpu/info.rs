@@ -1,4 +1,4 @@
-//! What a physical GPU offers.
+//! Properties and capacities of a physical GPU.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::ScrubMode;
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::{Chip, EngineSet, StorageKinds};
 
-/// What the physical GPU offers.
+/// Properties and capacities of a physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInfo {
     /// The chip.
@@ -19,12 +19,11 @@ pub struct GpuInfo {
     pub partition_granule: u64,
     /// Channels that tenants may get together.
     pub channels: u16,
-    /// Engines.
+    /// Engines that channels can use.
     pub engines: EngineSet,
-    /// What a channel's USERD must be a multiple of, and its size: a page on GF100, 512 bytes on GH100.
+    /// Size and alignment of a channel's USERD in bytes: a page on GF100, 512 on GH100.
     pub userd_granule: u64,
-    /// True when CPU reads of VRAM are slow (uncached, over the bus): whoever reads it often should remember
-    /// it.
+    /// True when CPU reads of VRAM are slow (uncached, over the bus): frequent readers should keep a copy.
     pub slow_vram_reads: bool,
     /// Virtual addresses of an address space are below 2 to this.
     pub va_bits: u8,

@@ -6,7 +6,7 @@ use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpaceHandle(pub u32);
 
-/// What an address space holds now.
+/// Pages of an address space, and the host memory of its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SpaceUsage {
     /// Host memory that its tables take, in bytes.
@@ -15,14 +15,14 @@ pub struct SpaceUsage {
     pub pages: u64,
 }
 
-/// What a mapping points at, in host terms.
+/// The memory that a mapping points at, in host addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostTarget {
-    /// Video memory.
+    /// VRAM of the host.
     Vram(HostVram),
     /// System memory by bus address.
     System {
-        /// First byte.
+        /// Bus address of the first byte.
         iova: Iova,
         /// True for snooped accesses.
         coherent: bool,

@@ -2,7 +2,7 @@
 //!
 //! Drivers: `register` (GF100 to GM107 over any `PciFunction`), `rm` (a GPU whose host keeps the NVIDIA
 //! driver loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`. All
-//! addresses here are host addresses: whoever calls has checked them.
+//! addresses here are host addresses that the caller has checked.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

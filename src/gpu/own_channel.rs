@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) va: u64,
     /// USERD's offset in it.
     pub(super) userd: u64,
-    /// The ring's.
+    /// Offset of the ring.
     pub(super) ring: u64,
     /// log2 of the ring's entries.
     pub(super) ring_log2: u8,
@@ -79,13 +79,13 @@ impl OwnChannel {
         Ok(Self { place, channel, put: 0 })
     }
 
-    /// Its number.
+    /// The host channel's number.
     pub(super) fn channel(&self) -> HostChannel {
         self.channel
     }
 
-    /// Writes commands to an offset of the memory, and tells the engine of them. Who submits more than the
-    /// ring holds at a time loses some.
+    /// Writes commands to an offset of the memory, and rings the doorbell. At most as many as the ring holds
+    /// may be pending; others are lost.
     ///
     /// # Errors
     /// The memory or the GPU is gone.

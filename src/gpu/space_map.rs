@@ -25,7 +25,7 @@ pub const RUN_BYTES: u64 = 128;
 /// log2 of the smallest page.
 const SMALLEST: u8 = 12;
 
-/// What kind of address space it is.
+/// Limits of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceShape {
     /// Virtual addresses are below 2 to this, at most 63.
@@ -56,7 +56,7 @@ impl SpaceMap {
         Self { shape, runs: BTreeMap::new(), by_target: ByTarget::default(), pages: 0 }
     }
 
-    /// What it holds, and what that costs.
+    /// Its pages, and the host memory that they cost.
     pub fn usage(&self) -> SpaceUsage {
         SpaceUsage { table_bytes: self.bytes(), pages: self.pages }
     }
@@ -304,7 +304,7 @@ impl SpaceMap {
     }
 }
 
-/// What is left of a run that was cut: whole pages as they were, and smallest pages for a page that was cut.
+/// The rest of a run that was cut: whole pages as they were, and smallest pages for a page that was cut.
 fn whole_pages(rest: Run, run: &Run) -> impl Iterator<Item = Run> {
     let page = 1u64 << run.page_shift;
     // Runs start and end at multiples of their page size.

@@ -9,7 +9,7 @@ use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 /// log2 of the smallest page of all GPUs.
 const SMALLEST: u8 = 12;
 
-/// What is still to be done: taken from the front as it is done.
+/// Changes that are still to be made; the driver takes them from the front.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceUpdate {
     /// Runs to unmap, before anything is mapped.
@@ -85,11 +85,11 @@ fn part(run: &HostMapping, from: u64, bytes: u64, page_shift: u8) -> HostMapping
 pub struct Revocation {
     /// First bus address.
     pub iova: Iova,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Pages that were taken out so far.
     pub pages: u64,
-    /// How far the driver has looked, in terms of its own.
+    /// Position of the driver, in its own terms.
     pub cursor: Option<(u8, u64, u64)>,
 }
 

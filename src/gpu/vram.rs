@@ -1,14 +1,14 @@
-//! VRAM: how it is taken back, what the host lends of its own, and its granules.
+//! VRAM: how it is taken back, the host's own part, and its granules.
 
 use super::GpuError;
 use gpuvmk_chip::addr::HostVram;
 
-/// How far memory is taken from whoever had it.
+/// How far memory was taken back from its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// Nobody has any of it.
+    /// No process has any of it.
     Done,
-    /// It goes on elsewhere: ask again a little later.
+    /// Another thread continues: ask again a little later.
     Waits,
     /// A process still has it, through a file or a mapping that cannot be taken away.
     Held,
@@ -16,7 +16,7 @@ pub enum Renewal {
 
 /// VRAM of the host's own, for channels of the host's own.
 ///
-/// It is no tenant's memory, before or after. What is taken stays taken for as long as the driver lives.
+/// No tenant ever gets this memory. Allocations last as long as the driver lives.
 pub trait OwnMemory {
     /// Takes `size` zeroed bytes, a power of two, at a multiple of it; for good.
     ///
@@ -37,8 +37,8 @@ pub trait OwnMemory {
     fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError>;
 }
 
-/// The granules that end in `[start, start + size)`: whoever goes through memory piece by piece is done with
-/// them then. The last one ends with the memory, at `limit`.
+/// The granules that end in `[start, start + size)`: a pass through memory piece by piece is done with them
+/// then. The last one ends with the memory, at `limit`.
 pub fn granules_that_end_in(
     start: u64,
     size: u64,

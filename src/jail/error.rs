@@ -8,7 +8,7 @@ pub enum JailError {
     /// A step that every kernel takes.
     #[error("{step} failed; `jail = \"off\"` does without the jail")]
     System {
-        /// Which.
+        /// The step that failed.
         step: &'static str,
         /// What the kernel said.
         #[source]

@@ -23,7 +23,7 @@ const WANTED: ABI = ABI::V9;
 pub struct PathRight {
     /// A folder, or a file.
     pub path: PathBuf,
-    /// What.
+    /// The right to it.
     pub right: Right,
 }
 

@@ -16,7 +16,7 @@ pub enum Test {
     Lacks(u32),
     /// These bits have this value.
     Field {
-        /// Which bits.
+        /// The bits that are compared.
         mask: u32,
         /// Their value.
         value: u32,

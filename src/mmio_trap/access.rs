@@ -43,7 +43,7 @@ pub struct Lanes {
     pub reg: Reg,
     /// First byte inside the register (0 to 3).
     lane: usize,
-    /// Bytes.
+    /// Length in bytes.
     len: usize,
 }
 

@@ -30,7 +30,7 @@ pub struct WindowFault {
     pub address: u64,
     /// Load or store.
     pub access: AccessKind,
-    /// Why.
+    /// The reason.
     pub reason: FaultReason,
 }
 
@@ -57,7 +57,7 @@ const EMPTY: TlbEntry = TlbEntry {
 pub struct Mapping {
     /// First byte of the 4 KiB.
     pub target: PhysicalAddress,
-    /// Stores fault.
+    /// True when stores fault.
     pub read_only: bool,
 }
 
@@ -73,11 +73,11 @@ impl Mapping {
 pub struct Run {
     /// Where in the window.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// First byte of the memory.
     pub target: PhysicalAddress,
-    /// Stores fault.
+    /// True when stores fault.
     pub read_only: bool,
 }
 

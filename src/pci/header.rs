@@ -72,7 +72,7 @@ pub fn msi_vectors(function: &dyn PciFunction) -> u32 {
 /// Where an MSI capability sends its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// Bus address.
+    /// Bus address of the access.
     pub address: u64,
     /// What is written there; vector n adds n.
     pub data: u16,

@@ -103,11 +103,11 @@ pub enum AccessError {
     /// The access leaves its region.
     #[error("Access of {size} bytes at {offset:#x} leaves region {region:?} of {limit:#x} bytes")]
     OutOfRange {
-        /// Region accessed.
+        /// The region that was accessed.
         region: Region,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: usize,
         /// Size of the region.
         limit: u64,
@@ -122,7 +122,7 @@ pub enum AccessError {
 pub struct DmaMapping {
     /// First bus address.
     pub iova: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// True when the device may write.
     pub writable: bool,
@@ -141,7 +141,7 @@ pub enum DmaError {
     Overlap {
         /// First bus address.
         iova: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// Empty, unaligned or wrapping range, or one beyond what the device can address.
@@ -149,7 +149,7 @@ pub enum DmaError {
     Invalid {
         /// First bus address.
         iova: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// What is allowed.
         why: &'static str,
@@ -159,7 +159,7 @@ pub enum DmaError {
     NotMapped {
         /// First bus address.
         iova: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// Too many mappings.
@@ -170,7 +170,7 @@ pub enum DmaError {
     Backing {
         /// First bus address.
         iova: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// What the kernel said.
         #[source]
@@ -211,7 +211,7 @@ pub struct SharedMemory {
     pub fd: OwnedFd,
     /// Offset in the file of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -243,7 +243,7 @@ pub enum Backing<'a> {
 pub struct DirectWindow<'a> {
     /// Where in the region it begins: whole pages.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// False where only loads are: a store does something else.
     pub writable: bool,
@@ -272,7 +272,7 @@ pub trait RegionWatcher: Send + Sync {
 /// of several times: a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoalescableWrite {
-    /// Region.
+    /// The region.
     pub region: Region,
     /// Where in it.
     pub offset: u64,

@@ -15,7 +15,7 @@ pub struct Account {
     pub waiting: Duration,
     /// Time in which it had work that was not done, for whatever reason.
     pub wanting: Duration,
-    /// Doorbells.
+    /// Number of doorbells.
     pub submissions: u64,
     /// Times that the engine was given to it.
     pub switches: u64,

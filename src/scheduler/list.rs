@@ -22,7 +22,7 @@ pub(super) struct List {
 /// A VM with channels that could go on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
-    /// How many.
+    /// Number of its channels.
     channels: u32,
     /// Work came to it since the last decision when it had none left.
     woke: bool,

@@ -30,7 +30,7 @@ pub type Seen = (Engine, HostChannel);
 /// Time that is to be charged for what was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledTime {
-    /// How long.
+    /// Length of the time.
     pub length: Duration,
     /// What engines ran.
     pub seen: Vec<Seen>,

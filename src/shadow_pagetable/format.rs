@@ -36,9 +36,9 @@ pub struct SubTable {
 pub struct Leaf {
     /// First byte, a multiple of the page size.
     pub target: PhysicalAddress,
-    /// Stores fault.
+    /// True when stores fault.
     pub read_only: bool,
-    /// Storage kind.
+    /// Storage kind, as in a page-table entry.
     pub kind: u8,
 }
 

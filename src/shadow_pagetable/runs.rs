@@ -21,9 +21,9 @@ pub struct MapRun {
     pub page_shift: u8,
     /// First byte that it points at, in the guest's own memory.
     pub target: PhysicalAddress,
-    /// Stores fault.
+    /// True when stores fault.
     pub read_only: bool,
-    /// Storage kind.
+    /// Storage kind, as in a page-table entry.
     pub kind: u8,
 }
 

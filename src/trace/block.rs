@@ -25,7 +25,7 @@ pub const MOST_BLOCK: usize = 64 << 10;
 pub struct BlockHead {
     /// Bytes of entries.
     pub length: u32,
-    /// Entries.
+    /// Number of entries.
     pub entries: u32,
     /// Their checksum.
     pub checksum: u32,

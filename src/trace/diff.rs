@@ -21,7 +21,7 @@ const USED: usize = WINDOW * 3 / 4;
 pub struct Step {
     /// The number of the access in its trace.
     pub number: u64,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub nanos: u64,
     /// The access.
     pub access: Access,
@@ -29,7 +29,7 @@ pub struct Step {
     pub times: u64,
 }
 
-/// What differs.
+/// A difference between two traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// Both read the same, and got different values.

@@ -7,7 +7,7 @@ use gpuvmk_pci::Region;
 pub struct Entry {
     /// Nanoseconds since the trace began (of an imported mmiotrace: since that machine's clock began).
     pub nanos: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -34,11 +34,11 @@ pub enum Place {
 pub struct Access {
     /// Read or write.
     pub direction: Direction,
-    /// Where.
+    /// The region or memory that was accessed.
     pub place: Place,
     /// Bytes: 1 to 8.
     pub size: u8,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// What was read or written, little-endian.
     pub value: u64,
@@ -97,7 +97,7 @@ impl ChannelChange {
     }
 }
 
-/// What happened.
+/// An event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A register, memory or configuration access.
@@ -148,7 +148,7 @@ pub enum Event {
     Depth {
         /// The engine, by name.
         engine: String,
-        /// The VM.
+        /// Name of the VM.
         vm: String,
         /// Ring entries that were not fetched yet.
         entries: u64,
@@ -162,7 +162,7 @@ pub enum Event {
     },
     /// Entries that did not fit the ring.
     Lost {
-        /// How many.
+        /// Number of lost entries.
         count: u64,
     },
     /// A remark; of imported traces, a line that is no access.

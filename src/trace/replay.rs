@@ -32,7 +32,7 @@ pub struct Difference {
 /// What came of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
     /// Reads that were compared.
     pub reads: u64,

@@ -52,7 +52,7 @@ pub struct Phase {
 /// What was counted.
 #[derive(Debug)]
 pub struct Statistics {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
     /// Time of the first and the last entry.
     pub span: Option<(u64, u64)>,

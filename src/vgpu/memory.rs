@@ -45,7 +45,7 @@ impl Window {
         Ok(Self { memory, pieces, tables: table_cache.map(TableCache::new) })
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.memory.size()
     }

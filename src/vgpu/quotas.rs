@@ -24,7 +24,7 @@ const BURST: Duration = Duration::from_millis(50);
 pub struct Quotas {
     /// Pages of one address space that point outside the guest's memory.
     pub bad_pages: u32,
-    /// TLB flushes.
+    /// Number of TLB flushes.
     pub flushes: u32,
     /// Requests to the aggregator.
     pub requests: u32,

@@ -21,7 +21,7 @@ pub enum BootError {
     /// A file cannot be read.
     #[error("Cannot read {}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What the kernel said.
         #[source]
@@ -30,7 +30,7 @@ pub enum BootError {
     /// It is no kernel, or does not fit.
     #[error("{} is not a kernel that can be booted (a bzImage, such as Debian's /boot/vmlinuz-*): {why}", path.display())]
     Kernel {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What is the matter.
         why: String,
@@ -38,9 +38,9 @@ pub enum BootError {
     /// The initramfs does not fit.
     #[error("{} has {size} bytes, and there is room for {room}: give the guest more --memory", path.display())]
     Initrd {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Its bytes.
+        /// Size in bytes.
         size: u64,
         /// Bytes that are left.
         room: u64,
@@ -48,7 +48,7 @@ pub enum BootError {
     /// The command line is too long, or has a zero in it.
     #[error("The kernel's command line has {size} bytes: at most {limit} are possible, and no zero")]
     CommandLine {
-        /// Its bytes.
+        /// Size in bytes.
         size: usize,
         /// Most bytes.
         limit: u64,

@@ -32,7 +32,7 @@ pub struct NoBarSpace {
     pub slot: usize,
     /// BAR.
     pub bar: usize,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 

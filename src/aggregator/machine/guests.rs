@@ -40,7 +40,7 @@ pub struct Guest {
     pub door: bool,
     /// Most VRAM, in bytes.
     pub vram: u64,
-    /// Most channels.
+    /// Limit of channels.
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,

@@ -28,7 +28,7 @@ use gpuvmk_scheduler::share::Rejection;
 /// What an operator's reset of a VM did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reset {
-    /// The VM.
+    /// Name of the VM.
     pub vm: String,
     /// Channels that were taken off: those with unfinished work.
     pub channels: usize,

@@ -50,7 +50,7 @@ pub enum EffectiveSettings {
     },
     /// Of the GPU.
     Gpu {
-        /// Policy.
+        /// Name of the policy.
         policy: &'static str,
         /// Length of a turn in microseconds, if it is set.
         slice_us: Option<u64>,

@@ -5,14 +5,14 @@ use crate::limit::Limit;
 /// What is counted for a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests refused.
+    /// Number of refused requests.
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
     /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in
     /// place.
     pub unmappable: u64,
-    /// Address-space updates.
+    /// Number of address-space updates.
     pub updates: u64,
     /// Faults and errors of its channels.
     pub faults: u64,

@@ -22,7 +22,7 @@ pub enum Job {
 /// Changes of an address space.
 #[derive(Debug)]
 pub struct Update {
-    /// Which.
+    /// The address space.
     pub(crate) space: SpaceHandle,
     /// Checked, and for the driver to do first.
     pub(crate) ready: SpaceUpdate,

@@ -62,7 +62,7 @@ pub enum TenantState {
 /// A tenant.
 #[derive(Debug)]
 pub struct Tenant {
-    /// Number.
+    /// Its number for the scheduler.
     pub id: TenantId,
     /// Name of the VM.
     pub name: String,

@@ -56,7 +56,7 @@ pub enum WireError {
     Field {
         /// Kind of message.
         kind: u32,
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
     },
 }

@@ -25,7 +25,7 @@ pub enum KvmError {
     /// No memory slot or interrupt number is left.
     #[error("The machine has no {what} left: KVM offers {limit}")]
     Exhausted {
-        /// Of what.
+        /// What is limited, in words.
         what: &'static str,
         /// How many there are.
         limit: usize,
@@ -33,9 +33,9 @@ pub enum KvmError {
     /// A range of addresses is taken, empty, or wraps.
     #[error("No room at {base:#x}+{size:#x} of the {bus} bus: {why}")]
     Place {
-        /// Which bus.
+        /// Name of the bus.
         bus: &'static str,
-        /// First address.
+        /// Its first address.
         base: u64,
         /// Addresses.
         size: u64,

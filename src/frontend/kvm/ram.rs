@@ -49,7 +49,7 @@ impl Ram {
         self.file.as_fd()
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.memory.size()
     }

@@ -10,7 +10,7 @@ pub(super) enum Refusal {
     /// The body does not have the bytes that the command needs.
     #[error("{} has a body of {size} bytes, {expected} expected", command::name(*.command))]
     BodySize {
-        /// Command.
+        /// Command number of the protocol.
         command: u16,
         /// Bytes that came.
         size: usize,
@@ -20,7 +20,7 @@ pub(super) enum Refusal {
     /// A field holds what it must not.
     #[error("{}: {field} is {value:#x}; {allowed}", command::name(*.command))]
     Field {
-        /// Command.
+        /// Command number of the protocol.
         command: u16,
         /// Field.
         field: &'static str,
@@ -32,7 +32,7 @@ pub(super) enum Refusal {
     /// The message brings a wrong number of descriptors, or more than arrived here.
     #[error("{} brings {count} descriptors; {allowed}", command::name(*.command))]
     Descriptors {
-        /// Command.
+        /// Command number of the protocol.
         command: u16,
         /// How many came.
         count: usize,
@@ -73,7 +73,7 @@ pub(super) enum Refusal {
     /// A command before, or a second, negotiation.
     #[error("{} at the wrong time: {rule}", command::name(*.command))]
     Order {
-        /// Command.
+        /// Command number of the protocol.
         command: u16,
         /// What was expected.
         rule: &'static str,

@@ -35,9 +35,9 @@ const LOGGED_REFUSALS: u64 = 16;
 pub struct Peer {
     /// Process id, where the kernel tells it (0 from outside our process-id namespace).
     pub pid: i32,
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
 }
 

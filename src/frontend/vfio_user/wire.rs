@@ -219,7 +219,7 @@ pub struct DmaMap {
     pub offset: u64,
     /// First bus address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -233,7 +233,7 @@ pub struct DmaUnmap {
     pub flags: u32,
     /// First bus address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -259,11 +259,11 @@ pub struct RegionInfo {
     pub argsz: u32,
     /// [`region`].
     pub flags: u32,
-    /// Which.
+    /// VFIO index of the region.
     pub index: u32,
     /// Offset of the first capability in this structure; 0 for none.
     pub cap_offset: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Offset to give to `mmap`.
     pub offset: u64,
@@ -285,7 +285,7 @@ pub struct SparseMmap {
     pub reserved: u32,
     /// Where the part begins in the region.
     pub offset: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -297,9 +297,9 @@ pub struct IrqInfo {
     pub argsz: u32,
     /// [`irq`].
     pub flags: u32,
-    /// Which.
+    /// VFIO index of the region.
     pub index: u32,
-    /// Vectors.
+    /// Number of vectors.
     pub count: u32,
 }
 
@@ -315,7 +315,7 @@ pub struct SetIrqs {
     pub index: u32,
     /// First vector.
     pub start: u32,
-    /// Vectors.
+    /// Number of vectors.
     pub count: u32,
 }
 
@@ -325,7 +325,7 @@ pub struct SetIrqs {
 pub struct RegionAccess {
     /// Offset in the region.
     pub offset: u64,
-    /// Which.
+    /// VFIO index of the region.
     pub region: u32,
     /// Bytes of data.
     pub count: u32,
@@ -343,7 +343,7 @@ pub struct WriteMulti {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct SmallWrite {
-    /// Where.
+    /// The region and offset.
     pub access: RegionAccess,
     /// Data; the first `access.count` bytes count.
     pub data: [u8; 8],

@@ -1,11 +1,11 @@
-//! What a stock driver did to bring a card up, for the aggregator to do again.
+//! Scripts of the register writes by which a stock driver brought a card up, for the aggregator to repeat.
 //!
-//! A card that nothing has initialised since power-on needs more than the registers that this program knows:
+//! A card that was not initialised since power-on needs more than the registers that this program knows:
 //! memory and clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest
-//! that has the whole card does that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`]
-//! takes from it what belongs to the units, in [`Section`]s that can be played one by one, and leaves out
-//! what was about that guest's memory, its channels or its interrupts ([`SkipReason`]); the register driver
-//! does those itself. The rules are data ([`rules`]).
+//! that has the whole card does that, and a trace of its accesses ([`gpuvmk_trace`]) shows how. [`Recorder`]
+//! takes the accesses to the units from the trace, in [`Section`]s that can be played one by one. It leaves
+//! out accesses about that guest's memory, channels and interrupts ([`SkipReason`]); the register driver does
+//! those itself. The rules are data ([`rules`]).
 //!
 //! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file
 //! ([`Script::to_text`]): none comes with this program.
@@ -33,14 +33,14 @@ pub const MOST_STEPS: usize = 1 << 20;
 pub enum Step {
     /// A register was written.
     Write {
-        /// Which.
+        /// The register.
         reg: Reg,
-        /// What.
+        /// The value to write.
         value: u32,
     },
     /// A register was read until these bits had this value.
     Wait {
-        /// Which.
+        /// The register.
         reg: Reg,
         /// The bits.
         mask: u32,
@@ -49,7 +49,7 @@ pub enum Step {
     },
 }
 
-/// What brings a card up.
+/// The steps that bring a card up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     /// NV_PMC_BOOT_0 of the card that it was made from.

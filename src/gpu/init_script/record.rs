@@ -49,7 +49,7 @@ pub enum NoScript {
     TooLong,
 }
 
-/// What became of the accesses.
+/// How many accesses were taken and left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Writes that are not in the script.
@@ -60,7 +60,7 @@ pub struct Report {
     pub unknown: BTreeSet<u32>,
 }
 
-/// What of PGRAPH is being done.
+/// The part of PGRAPH's initialisation that the trace is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Up to the start of its falcons.
@@ -265,7 +265,7 @@ impl Recorder {
             phase => phase,
         };
         for (copy, base) in self.copy.iter_mut().zip([NV_PCE0_INTR_SET.0, NV_PCE1_INTR_SET.0]) {
-            // What follows its start at once belongs to it.
+            // Accesses right after its start belong to it.
             let elsewhere = !(base..base.saturating_add(0x1000)).contains(&offset);
             if *copy == CopyPhase::Started && elsewhere {
                 *copy = CopyPhase::Complete;

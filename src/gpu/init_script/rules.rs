@@ -56,7 +56,7 @@ pub enum SkipReason {
     Units,
     /// Page tables' flushes.
     Flushes,
-    /// What time it is, or when to ring.
+    /// The time, or an alarm.
     Time,
     /// Fans, temperature, voltage and the processor that looks after them stay as firmware set them up.
     Power,
@@ -89,7 +89,7 @@ impl SkipReason {
     }
 }
 
-/// What is done with a register.
+/// How a register's accesses are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// It belongs to this part.
@@ -162,7 +162,7 @@ const RULES: &[(u32, u32, Rule)] = {
     ]
 };
 
-/// What is done with a register of BAR0.
+/// The rule of a register at an offset of BAR0.
 pub fn rule(offset: u32) -> Rule {
     let found = RULES.iter().find(|(first, last, _)| (*first..=*last).contains(&offset));
     found.map_or(Rule::Skip(SkipReason::Unknown), |(.., rule)| *rule)

@@ -25,23 +25,23 @@ use gpuvmk_chip::registers::Reg;
 const MAGIC: &str = "gpuvmk-init 1";
 /// What the head says.
 const HEAD: [&str; 4] = ["boot_0", "device", "units", VBIOS];
-/// What need not be said.
+/// The key of the head that a file may lack.
 const VBIOS: &str = "vbios";
 /// The last register.
 const LAST: u32 = 0xff_fffc;
 
-/// What is wrong with a file.
+/// Why a file is no script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct BadScript {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is there, and what is allowed.
+    /// The text that is wrong, and what is allowed.
     pub what: String,
 }
 
 impl Script {
-    /// The file.
+    /// The text of a file.
     pub fn to_text(&self) -> String {
         let Self { boot_0, device, vbios, units, sections } = self;
         let mut text = format!("{MAGIC}\nboot_0 {boot_0:#010x}\ndevice {device:#06x}\nunits {units:#010x}\n");
@@ -63,8 +63,8 @@ impl Script {
         text
     }
 
-    /// Reads a file. A step is taken only where the rules would have put it: nobody can slip one in that
-    /// holds an address of memory.
+    /// Parses the text of a file. A step is accepted only in the section where the rules put it, so a file
+    /// cannot hold a step with an address of memory.
     ///
     /// # Errors
     /// The first line that is not as it should be.

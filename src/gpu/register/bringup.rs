@@ -48,8 +48,8 @@ const MSI_ENABLE: u16 = 1;
 
 /// Smallest granule of partitions that is tried.
 const SMALLEST_GRANULE: u64 = 1 << 20;
-/// First bus address for tenants' memory; low addresses stay free of it, so that a truncated address never
-/// reaches anybody's memory.
+/// First bus address for tenants' memory. Low addresses stay free, so that a truncated address never reaches
+/// memory.
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
 impl RegisterDriver {
@@ -187,7 +187,7 @@ fn enable_pci(bus: &Bus) -> Result<(), GpuError> {
         return Err(GpuError::Invalid("The function has no MSI capability".to_owned()));
     };
     let control = header::word(bus.function(), place + 2);
-    // One message; its address matters only to whoever routes it.
+    // One message; the front end that routes it does not need its address.
     bus.write_at(Region::Config, place + 2, &(control & !MSI_MESSAGES | MSI_ENABLE).to_le_bytes())
 }
 

@@ -28,7 +28,7 @@ impl Bus {
         self.function.as_ref()
     }
 
-    /// What shares the GPU's memory.
+    /// The interface to share the GPU's memory.
     pub(super) fn shared_regions(&self) -> std::io::Result<&dyn SharedRegions> {
         self.function.shared_regions().ok_or_else(|| std::io::ErrorKind::Unsupported.into())
     }

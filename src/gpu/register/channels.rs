@@ -45,8 +45,8 @@ const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
 /// NV_PFIFO_ENGINE_STATUS: channel number.
 const CHID: u32 = NV_PFIFO_ENGINE_STATUS::CHID.mask();
 
-/// How long a channel that goes may take to leave its engine, before the engine is reset, where nobody has
-/// asked it before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not
+/// How long a channel that is destroyed may take to leave its engine before the engine is reset, if it was
+/// not preempted before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not
 /// worth waiting for.
 const LEAVE_WITHIN: Duration = Duration::from_millis(20);
 
@@ -123,8 +123,8 @@ impl Channels {
         let physical = memory.physical(instance);
         let mut images = ChannelContexts::default();
         let made = write_instance(memory, instance, &spec, places)
-            // Of all engines: a guest may name a context while the channel runs already, and hardware may be
-            // at its new work before anybody could give the host channel another one.
+            // Of all engines: a guest may name a context while the channel runs already, and hardware may
+            // start its new work before the host channel could get another context.
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
             .and_then(|()| bar1.set_userd(bus, memory, channel, Some(places.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
@@ -246,7 +246,7 @@ impl Channels {
 
     /// Stops a channel that is to go and takes it off the hardware. True when it did not leave.
     ///
-    /// One whose preemption is under way already has had the time that its owner gave it: nobody waits again.
+    /// If a preemption is under way already, the channel has had its time, and there is no second wait.
     pub(super) fn evict(
         &mut self,
         bus: &Bus,

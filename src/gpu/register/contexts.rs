@@ -1,9 +1,9 @@
 //! Engines and the contexts that channels have on them.
 //!
-//! Firmware for the falcons is a few words of our own, which the software GPU takes, or what a stock driver
-//! was seen to upload to this card ([`crate::init_script`]): a tenant's firmware never gets here. Context
-//! images are copies of a golden image that FECS itself saved, and live in memory of the host's own; instance
-//! blocks point at them by physical address, so that no address space contains one.
+//! Firmware for the falcons is a few words of our own, which the software GPU takes, or the firmware that a
+//! stock driver was seen to upload to this card ([`crate::init_script`]). A tenant's firmware never gets
+//! here. Context images are copies of a golden image that FECS itself saved. They are in the host's own
+//! memory, and instance blocks point at them by physical address, so no address space contains one.
 
 use std::sync::Arc;
 

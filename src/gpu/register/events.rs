@@ -37,7 +37,7 @@ const FIFO_RUNLIST: u32 = NV_PFIFO_INTR_0::RUNLIST.mask();
 const FIFO_PBDMA: u32 = NV_PFIFO_INTR_0::PBDMA.mask();
 const FIFO_MMU_FAULT: u32 = NV_PFIFO_INTR_0::MMU_FAULT.mask();
 
-/// NV_PPBDMA_METHOD0: the method and whose it is, as far as drivers tell it.
+/// NV_PPBDMA_METHOD0: the method and its subchannel.
 const METHOD: u32 = NV_PPBDMA_METHOD0::SUBCH.mask()
     | NV_PPBDMA_METHOD0::ADDR.mask()
     | NV_PPBDMA_METHOD0::UNK1.mask()
@@ -49,7 +49,7 @@ const POLL_EVERY: Duration = Duration::from_micros(200);
 /// Rounds of decoding in one call: an interrupt that does not go away must not hold the caller.
 const MAX_ROUNDS: usize = 64;
 
-/// What makes the owner look.
+/// The descriptor that wakes the owner for interrupts.
 pub(super) struct Interrupts {
     wake: Wake,
 }
@@ -71,7 +71,7 @@ impl Interrupts {
         self.wake.look_every(wanted.then_some(POLL_EVERY))
     }
 
-    /// Makes the descriptor readable now: there are events that nobody has taken.
+    /// Makes the descriptor readable now, because events are still to be taken.
     pub(super) fn look_again(&self) {
         self.wake.now();
     }

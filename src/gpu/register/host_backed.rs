@@ -5,10 +5,11 @@
 //! one access of the card's. What it costs: engines reach tenants' VRAM over the bus, and what they reach is
 //! locked in the host's memory.
 //!
-//! What the driver itself writes often, page tables and blocks, is kept like that too ([`super::memory`]).
+//! The driver's own page tables and instance blocks, which it writes often, are kept like that too
+//! ([`super::memory`]).
 //!
-//! Each partition is a file of its own, made when it is shared. The card is told of a granule when a page
-//! table, or a channel's USERD, first names it, and forgets it when it is zeroed. A bus address is 4 GiB and
+//! Each partition is a file, made when it is shared. A granule is mapped for the card's DMA when a page
+//! table, or a channel's USERD, first names it, and unmapped when it is zeroed. A bus address is 4 GiB plus
 //! the address in VRAM, so that runs of pages stay runs.
 
 mod memory;
@@ -50,7 +51,7 @@ impl HostBackedVram {
         (self.start..self.end).contains(&at.0)
     }
 
-    /// Fresh memory for a partition. What was at its place before is gone.
+    /// Fresh memory for a partition. The memory that was at its place before is dropped.
     pub(super) fn share(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
         let end = start.0.checked_add(size).filter(|end| *end <= self.end && self.hold(start));
         let whole = start.is_aligned(GRANULE) && size.is_multiple_of(GRANULE) && size > 0;
@@ -69,8 +70,8 @@ impl HostBackedVram {
         Ok(vec![shared])
     }
 
-    /// The memory of partitions that end in a range is no tenant's any more: the next one there gets memory
-    /// of its own, and the card reaches none of the old.
+    /// Drops the memory of partitions that end in a range. The card no longer reaches it, and the next
+    /// partition there gets fresh memory.
     pub(super) fn release(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, _, to) in self.parts(start.0, end) {
@@ -96,7 +97,7 @@ impl HostBackedVram {
         Ok(())
     }
 
-    /// The mapping with a target that engines reach; what it names is told to the card.
+    /// The mapping with a target that engines reach. The memory that it names is mapped for the card's DMA.
     pub(super) fn resolve(&mut self, mapping: &HostMapping) -> Result<HostMapping, GpuError> {
         let HostTarget::Vram(at) = mapping.target else { return Ok(*mapping) };
         if !self.hold(at) {

@@ -1,7 +1,7 @@
 //! How long engines worked, by the PMU's idle counters.
 //!
-//! Source: envytools, docs/hw/pm/pdaemon/counter.rst. Counters have 31 bits and count ticks of a clock whose
-//! rate nobody tells: one of them counts always, and its rate is measured at the start.
+//! Source: envytools, docs/hw/pm/pdaemon/counter.rst. Counters have 31 bits and count ticks of a clock of
+//! unknown rate. One of them counts always, and its rate is measured at the start.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use gpuvmk_chip::Engine;
 use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
 
-/// A count.
+/// Mask of a counter's value.
 const VALUE: u32 = NV_PPMU_IDLE_COUNT::VALUE.mask();
 /// A counter counts while what it watches works.
 const WHILE_BUSY: u32 = NV_PPMU_IDLE_CTRL::BUSY.mask();
@@ -28,7 +28,7 @@ const READINGS: u32 = 1000;
 const SHORTEST_WATCH: Duration = Duration::from_millis(5);
 /// And at most so long: where readings take more than 50 us the rate is worse than that.
 const LONGEST_WATCH: Duration = Duration::from_millis(50);
-/// Counters that nobody read for longer may have wrapped (at 1 GHz after 2.1 s).
+/// Counters that were not read for longer may have wrapped (at 1 GHz after 2.1 s).
 const LONGEST: Duration = Duration::from_secs(1);
 /// Reading the clock took no longer than this, or it is read again.
 const BRIEF: Duration = Duration::from_micros(5);
@@ -65,7 +65,7 @@ impl IdleCounters {
         Ok(Self { rate, read_at: to, counts: [0; ENGINES.len()], busy: zero })
     }
 
-    /// How long each engine has worked. What was not read for too long counts as rest.
+    /// Busy time of each engine. Time for which counters were not read often enough counts as idle.
     pub(super) fn read(&mut self, bus: &Bus) -> Vec<(Engine, Duration)> {
         let now = Instant::now();
         let known = now.saturating_duration_since(self.read_at) < LONGEST;

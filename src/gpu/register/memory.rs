@@ -2,9 +2,9 @@
 //!
 //! It is at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU shares VRAM with this
 //! process it is written through a mapping; else through PRAMIN, the 1 MiB window of BAR0, eight bytes an
-//! access. That is too slow for page tables on a card: what is used often is in the host's RAM there, and
-//! engines reach it as system memory. Nothing is ever read back but the golden context: what hardware was
-//! told is kept in RAM as well.
+//! access. That is too slow for page tables on a card: memory that is used often is in the host's RAM there,
+//! and engines reach it as system memory. Only the golden context is ever read back. Everything else that
+//! hardware reads has a copy in RAM.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const PRAMIN_SIZE: u64 = NV_PRAMIN.range().end - PRAMIN;
 /// The window's base is a multiple of this.
 const WINDOW_GRANULE: u64 = 1 << 16;
 
-/// What the memory is, and how it is reached.
+/// The kind of memory, and how it is reached.
 enum Place {
     /// VRAM, through PRAMIN, whose base is this if it is known.
     Window { bus: Bus, base: Cell<Option<u64>> },
@@ -37,7 +37,7 @@ enum Place {
     Ram { ram: HostBacked, function: Arc<dyn PciFunction> },
 }
 
-/// Who has which page, and how it is reached. Addresses begin at 0 wherever the memory is.
+/// The allocator of the host's own pages. Addresses begin at 0 wherever the memory is.
 pub(super) struct HostMemory {
     free: BTreeMap<u64, u64>,
     size: u64,
@@ -134,7 +134,7 @@ impl HostMemory {
         self.free.insert(start, size);
     }
 
-    /// Bytes that nobody has.
+    /// Free bytes.
     pub(super) fn free_bytes(&self) -> u64 {
         self.free.values().sum()
     }

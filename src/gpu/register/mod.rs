@@ -1,10 +1,10 @@
 //! The driver for GPUs that are programmed by registers (GF100 now), over any [`PciFunction`]: the software
 //! GPU in process, or a real card.
 //!
-//! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
-//! context images in memory of its own, and decodes interrupts. Falcon firmware and context images are ours,
-//! never a guest's. All that, and tenants' VRAM, is the GPU's VRAM where it shares that with processes (the
-//! software GPU), and the host's memory on a card ([`host_backed`]).
+//! It does the work of a vendor's driver: brings the units up, keeps page tables, instance blocks, runlists
+//! and context images in its own memory, and decodes interrupts. Falcon firmware and context images are ours,
+//! never a guest's. All that, and tenants' VRAM, is in the GPU's VRAM where it can be shared with processes
+//! (the software GPU), and in the host's memory on a card ([`host_backed`]).
 //!
 //! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
 
@@ -68,7 +68,7 @@ pub struct RegisterDriver {
     contexts: Contexts,
     channels: Channels,
     interrupts: Interrupts,
-    /// What was reported while a channel was destroyed, of others.
+    /// Events of other channels that were taken while a channel was destroyed.
     kept: Vec<GpuEvent>,
     spaces: BTreeMap<SpaceHandle, Space>,
     next_space: u32,
@@ -203,12 +203,12 @@ impl GpuDriver for RegisterDriver {
         let Self { bus, memory, host_backed, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
         let resolve = |mapping: &HostMapping| match host_backed {
-            // What cannot be shown to the card stays a fault.
+            // Memory that the card cannot reach stays a fault.
             Some(host_backed) => host_backed.resolve(mapping).map_err(GpuError::as_unmappable),
             None => Ok(*mapping),
         };
         let updated = space.advance_update(memory, update, resolve, table_budget, budget);
-        // What was done before an error is visible to engines too. Whoever asked hears of the end only.
+        // Engines must see what was done before an error, too: the caller waits for the end only.
         if !matches!(updated, Ok(Progress::More)) {
             space.flush(bus)?;
         }
@@ -271,7 +271,7 @@ impl GpuDriver for RegisterDriver {
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         let Self { bus, memory, bar1, contexts, channels, engine_resets, .. } = self;
         if channels.evict(bus, memory, channel)? {
-            // Nobody else may get the engine between the look at who holds it and the reset.
+            // No other channel may get the engine between the check who holds it and the reset.
             channels.block(bus, true)?;
             let freed = channels.held_by(bus, channel).and_then(|engines| {
                 for engine in engines {
@@ -285,7 +285,7 @@ impl GpuDriver for RegisterDriver {
             freed?;
         }
         channels.destroy(bus, memory, bar1, channel)?;
-        // What hardware has noted of it is taken now: later it would be told of the next channel with its
+        // Events of the channel are taken now: later they would be reported for the next channel with its
         // number.
         let Self { bus, channels, interrupts, kept, .. } = self;
         interrupts.take(bus, channels, kept);

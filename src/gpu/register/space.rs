@@ -57,7 +57,7 @@ struct Tables {
     large: Option<Table>,
 }
 
-/// The tree.
+/// The page tables of one address space.
 pub(super) struct Space {
     directory: Table,
     tables: BTreeMap<u64, Tables>,
@@ -317,7 +317,7 @@ pub(super) fn invalidate(bus: &Bus, directory: PhysicalAddress, command: u32) ->
     Ok(())
 }
 
-/// Pages of one size that lie behind each other, in pages that our tables have.
+/// Consecutive pages of one size that our tables have.
 #[derive(Clone, Copy)]
 struct Run {
     va: u64,

@@ -36,7 +36,7 @@ use gpuvmk_pci::{Region, SharedMemory};
 const BAR1_SIZE: u64 = 128 << 20;
 /// Where the sharing window begins.
 const WINDOW: u64 = 64 << 20;
-/// Its size.
+/// Size of BAR1 in bytes.
 pub(super) const WINDOW_SIZE: u64 = 64 << 20;
 /// Where the poll area begins: a page for each channel.
 const POLL_AREA: u64 = 0;
@@ -52,12 +52,12 @@ pub(super) struct Bar1 {
     directory: Table,
     small: Table,
     large: Table,
-    /// What is written to the poll area lands here, in VRAM.
+    /// VRAM address where writes to the poll area land.
     sink: u64,
 }
 
 impl Bar1 {
-    /// Builds the tables and switches translation on. `sink`: a page of VRAM that nobody reads.
+    /// Builds the tables and switches translation on. `sink` is a page of VRAM that is never read.
     pub(super) fn new(bus: &Bus, memory: &mut HostMemory, sink: u64) -> Result<Self, GpuError> {
         let mut directory = Table::new(memory, LARGE.directory_entries())?;
         let small = Table::new(memory, LARGE.table_entries(SMALL_PAGE_SHIFT))?;
@@ -134,7 +134,8 @@ impl Bar1 {
         Ok(shared)
     }
 
-    /// Puts fresh memory in the place of `[start, start + size)` of VRAM: whole granules, which nobody uses.
+    /// Puts fresh memory in the place of `[start, start + size)` of VRAM: whole granules, which must be
+    /// unused.
     pub(super) fn renew(
         &mut self,
         bus: &Bus,

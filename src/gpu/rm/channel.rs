@@ -1,4 +1,4 @@
-//! One channel of the NVIDIA driver: a group of its own, so that it has a time slice and can be preempted,
+//! One channel of the NVIDIA driver: its channel group, which gives it a time slice and makes it preemptible,
 //! the channel, its error notifier, and its work token.
 //!
 //! Ring and USERD are wherever the caller says: a guest's channel has the guest's own, and the GPU fetches
@@ -40,7 +40,7 @@ pub struct NewChannel {
     pub engine: u32,
     /// Virtual address of its ring.
     pub gpfifo: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u32,
     /// Memory with its USERD.
     pub userd: Handle,
@@ -51,7 +51,7 @@ pub struct NewChannel {
 /// Classes that may be made on a channel of graphics.
 const GRAPHICS_CLASSES: [Class; 4] = [FERMI_TWOD_A, KEPLER_INLINE_TO_MEMORY_B, HOPPER_A, HOPPER_COMPUTE_A];
 
-/// What a class is made for.
+/// The engine that a class is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// On the graphics engine.
@@ -163,7 +163,7 @@ impl RmChannel {
         [self.group, self.channel, self.notifier]
     }
 
-    /// What to write to the doorbell, for a channel that was scheduled.
+    /// The token to write to the doorbell; `None` before the channel was scheduled.
     pub fn token(&self) -> Option<u32> {
         self.token
     }

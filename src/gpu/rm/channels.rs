@@ -62,7 +62,7 @@ impl EngineTable {
     }
 }
 
-/// What the driver has been told of a channel.
+/// The state that a channel has in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     /// Never scheduled.
@@ -83,11 +83,11 @@ struct Slot {
     enabled: bool,
     listed: bool,
     run: Run,
-    /// Its error was told.
+    /// Its error was reported.
     stopped: bool,
-    /// It was told of work at least once.
+    /// Its doorbell was rung at least once.
     rung: bool,
-    /// It was told to leave its engine, and is not known to have.
+    /// It was preempted, and is not yet known to have left its engine.
     leaving: Option<Leaving>,
 }
 
@@ -150,8 +150,8 @@ impl Channels {
     /// A new channel.
     ///
     /// # Errors
-    /// No numbers left, engines that no channel can have together, a USERD in nobody's memory, or the driver
-    /// refuses.
+    /// No numbers left, engines that no channel can have together, a USERD outside all partitions, or the
+    /// driver refuses.
     pub fn create(
         &mut self,
         device: &mut Device,
@@ -333,8 +333,8 @@ impl Channels {
         }
     }
 
-    /// Looks whether channels that were told to leave are off, for as long as the budget lasts: each ever
-    /// more rarely.
+    /// Checks whether preempted channels have left their engines, for as long as the budget lasts. Each is
+    /// checked ever more rarely.
     pub fn look_at_preemptions(
         &mut self,
         device: &Device,
@@ -344,7 +344,7 @@ impl Channels {
         let mut seen = Preemptions::default();
         let now = clock.now();
         let due = |slot: &Slot| slot.leaving.filter(|leaving| leaving.due <= now).map(|leaving| leaving.due);
-        // Who waits longest is the first.
+        // The one that waits longest is first.
         let mut order: Vec<_> =
             self.slots.iter().filter_map(|(number, slot)| Some((due(slot)?, *number))).collect();
         order.sort_unstable();
@@ -366,7 +366,7 @@ impl Channels {
                     slot.leaving = None;
                     seen.left.push(number);
                 }
-                // It is still there; whoever waits gives up after a while and takes the channel away.
+                // It is still there. The caller gives up after a while and destroys the channel.
                 Ok(false) => {
                     let wait = wait.saturating_mul(2).min(LAST_LOOK);
                     slot.leaving = Some(Leaving { due: clock.now().saturating_add(wait), wait });
@@ -381,7 +381,7 @@ impl Channels {
         seen
     }
 
-    /// Tells the GPU that a channel has work; one that does not run is told when it does.
+    /// Rings a channel's doorbell. For a channel that does not run, this is done when it does.
     ///
     /// # Errors
     /// No such channel.
@@ -407,8 +407,8 @@ impl Channels {
         Ok(userd_word(vram, userd, USERD_GP_GET))
     }
 
-    /// For each engine a channel that has unfetched work, in turn where several have. Hardware tells nobody
-    /// what it runs.
+    /// For each engine a channel that has unfetched work, in turn where several have. Hardware does not tell
+    /// which channel it runs.
     pub fn sample(&mut self, vram: &Vram) -> Vec<(Engine, Option<HostChannel>)> {
         self.turn = self.turn.wrapping_add(1);
         let engines = [Engine::Graphics, Engine::Copy(1), Engine::Copy(2)];

@@ -77,7 +77,7 @@ impl Client {
         self.kernel.as_ref()
     }
 
-    /// What it has made and not freed.
+    /// The objects that it has made and not freed.
     pub fn objects(&self) -> impl Iterator<Item = (Handle, Object)> + '_ {
         self.objects.iter().map(|(handle, object)| (*handle, *object))
     }
@@ -159,7 +159,7 @@ impl Client {
         Ok(())
     }
 
-    /// A handle for an object that somebody else makes.
+    /// A handle for an object that another thread makes.
     pub fn reserve(&mut self) -> Handle {
         self.number()
     }
@@ -215,7 +215,7 @@ impl Client {
         self.freed.iter().copied()
     }
 
-    /// A file that shows a part of an object to whoever maps it, whole and from offset 0.
+    /// A file that shows a part of an object. It must be mapped whole and from offset 0.
     ///
     /// # Errors
     /// The driver refuses.

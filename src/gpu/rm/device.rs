@@ -44,9 +44,9 @@ pub struct CopyEngine {
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// PCI address.
+    /// PCI address of the function.
     pub address: String,
-    /// Marketing name.
+    /// Marketing name of the GPU.
     pub name: String,
     /// Architecture number.
     pub architecture: u32,

@@ -1,6 +1,6 @@
-//! Taking a GPU: every check that can be made before anything is changed, each with a refusal of its own that
-//! names the remedy. What was opened for a check that fails is closed again, and a process that became an
-//! ordinary user for it is root's again.
+//! Taking a GPU. Every check that can be made is made before anything is changed, and each has its own error
+//! message with the remedy. If a check fails, opened files are closed again, and a process that became an
+//! ordinary user is root again.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// Gives up what is root's. To be called before anything is done for somebody else.
+    /// Gives up root's rights. Must be called before anything is done for a tenant.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -121,7 +121,7 @@ pub fn open_device(
 }
 
 impl RmDriver {
-    /// Takes a GPU: checks driver, user, GPU and free memory, each with a message of its own.
+    /// Takes a GPU: checks driver, user, GPU and free memory. Each failed check has its own message.
     ///
     /// # Errors
     /// See [`OpenError`]; the process is who it was then.

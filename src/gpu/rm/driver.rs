@@ -50,7 +50,7 @@ const TENANT_CLASSES: [Class; 5] = [
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
 ];
 
-/// Who does what takes long, and what time it is.
+/// The threads that do long work, and the clock.
 pub(super) struct Helpers {
     /// Clears video memory.
     pub cleaner: Box<dyn Cleaner>,
@@ -296,7 +296,7 @@ impl GpuDriver for RmDriver {
             return Ok(Progress::More);
         }
         self.spaces.remove(&space);
-        // A fraction of a millisecond, when nobody works.
+        // A fraction of a millisecond, when there is no work.
         if self.spaces.is_empty() && !self.channels.any() {
             match self.not_freed() {
                 Ok(left) if left.is_empty() => {}
@@ -374,7 +374,7 @@ impl GpuDriver for RmDriver {
         if self.channels.preempt(&self.device, channel, self.clock.now())? {
             self.preempted.push(channel);
         }
-        // It fails only when the counter is full, and then somebody looks anyway.
+        // It fails only when the counter is full, and then a wake-up is pending anyway.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         Ok(())
     }

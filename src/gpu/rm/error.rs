@@ -28,9 +28,9 @@ pub enum RmError {
     /// Memory that it granted could not be mapped here.
     #[error("Memory of the NVIDIA driver cannot be mapped for {what}")]
     Mapping {
-        /// For what.
+        /// What it was for, in words.
         what: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: gpuvmk_pci::mapping::MapError,
     },

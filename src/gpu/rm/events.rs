@@ -2,9 +2,9 @@
 //! look for channels that were stopped.
 //!
 //! The driver queues a record for every notification of an engine (`NV01_EVENT_OS_EVENT` on the subdevice);
-//! they are drained and told once an engine. It tells nobody in particular when it stops a channel, only
-//! writes the channel's error notifier; so those are looked at whenever something is reported, and every
-//! [`LOOK`] while there are channels.
+//! they are drained and reported once an engine. It sends no record when it stops a channel, only writes the
+//! channel's error notifier. So the notifiers are checked whenever anything is reported, and every [`LOOK`]
+//! while there are channels.
 #![allow(unsafe_code, reason = "the epoll wrapper lends its descriptor by number only")]
 
 use std::collections::BTreeMap;

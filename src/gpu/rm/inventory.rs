@@ -1,5 +1,5 @@
-//! What GPUs a host has: those that the NVIDIA driver has, those that are only on the bus, and what could be
-//! done with each. AdaptivePoll changes nothing, and what cannot be asked is told as such.
+//! The GPUs of a host: those that the NVIDIA driver has, those that are only on the bus, and which backends
+//! could use each. Looking changes nothing. Facts that cannot be found out are marked as such.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::vfio::sysfs::{PciDevice, Sysfs};
 /// A GPU as `gpuvmk gpu list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct GpuEntry {
-    /// PCI address.
+    /// PCI address of the function.
     pub address: String,
     /// PCI vendor and device number.
     pub pci_id: String,
@@ -34,7 +34,7 @@ pub struct GpuEntry {
     pub vram_free: Option<u64>,
     /// Copy engines.
     pub copy_engines: Vec<CopyEngineEntry>,
-    /// What each backend could do with it.
+    /// The backends that could use it.
     pub backends: Backends,
 }
 
@@ -49,12 +49,12 @@ pub struct CopyEngineEntry {
     pub units: u32,
 }
 
-/// What each backend could do with a GPU.
+/// The backends that could use a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Backends {
     /// The RM driver.
     pub rm: Verdict,
-    /// A card of its own, by VFIO.
+    /// The whole card, by VFIO.
     pub vfio: Verdict,
 }
 
@@ -140,7 +140,7 @@ fn told(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What the driver says of one of its GPUs.
+/// The driver's facts about one of its GPUs.
 type Asked = (CardInfo, Result<DeviceFacts, String>);
 
 fn ask_all(kernel: &Arc<dyn Kernel>) -> Result<Vec<Asked>, OpenError> {

@@ -82,13 +82,13 @@ pub struct CpuView {
     pub device: Handle,
     /// Memory.
     pub memory: Handle,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Files that were given to others, and whether somebody still has them.
+/// Tells which files that were given away are still open in any process.
 pub trait OpenFiles: Send {
     /// Watches a file from now on, under a key of the caller's that it never uses again. The file is not kept
     /// open.
@@ -97,10 +97,10 @@ pub trait OpenFiles: Send {
     /// It cannot be watched.
     fn watch(&mut self, file: BorrowedFd<'_>, key: u64) -> io::Result<()>;
 
-    /// Whether anybody still has the file: as a descriptor, in a mapping, or under way in a socket.
+    /// True while any process has the file: as a descriptor, in a mapping, or under way in a socket.
     ///
     /// # Errors
-    /// That cannot be told.
+    /// The kernel's answer is unclear.
     fn is_open(&self, key: u64) -> io::Result<bool>;
 }
 
@@ -112,7 +112,7 @@ pub trait Kernel: Send + Sync {
     /// There is none, or this user may not.
     fn open(&self, node: Node) -> io::Result<OwnedFd>;
 
-    /// What tells whether its files are still somebody's.
+    /// The check whether files of the module are still open in any process.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -160,7 +160,7 @@ pub trait Kernel: Send + Sync {
         params: &mut [u8],
     ) -> Result<(), CallError>;
 
-    /// Makes `file` one that maps `view`, for whoever maps it; it can be made one only once.
+    /// Binds `file` to `view`: mapping the file maps that memory. Possible only once for a file.
     ///
     /// # Errors
     /// The module refuses.

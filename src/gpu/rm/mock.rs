@@ -49,7 +49,7 @@ pub struct MockMapping {
     pub flags: u32,
 }
 
-/// What tests look at and set.
+/// State that tests read and set.
 #[derive(Debug, Default)]
 pub struct State {
     pub cards: Vec<CardInfo>,
@@ -104,7 +104,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Mock {
     state: Arc<Mutex<State>>,
-    /// What calls make go by.
+    /// The clock that calls advance.
     clock: Option<Arc<ManualClock>>,
 }
 
@@ -131,7 +131,7 @@ impl Mock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same module for somebody whose calls take time.
+    /// The same module for a caller whose calls take time.
     pub fn timed(&self, clock: &Arc<ManualClock>) -> Self {
         Self { state: Arc::clone(&self.state), clock: Some(Arc::clone(clock)) }
     }
@@ -174,8 +174,8 @@ impl Cleaner for Wiper {
     }
 }
 
-/// What calls take the one who makes them, in nanoseconds: as measured (docs/rm.md), and in that order where
-/// several calls were measured as one.
+/// Duration of calls in nanoseconds, as measured (docs/rm.md); in this order where several calls were
+/// measured as one.
 mod takes {
     pub const MAP: u64 = 58_000;
     pub const UNMAP: u64 = 17_000;

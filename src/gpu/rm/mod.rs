@@ -1,16 +1,16 @@
 //! The driver for a Hopper GPU whose host keeps the NVIDIA driver loaded: everything by that driver's own
 //! ioctls, as an ordinary user, without VFIO, SR-IOV or a module of ours.
 //!
-//! What a vGPU asks for becomes objects of the NVIDIA driver: its partition one memory object, its address
-//! spaces the driver's address spaces with the guest's own addresses, its channels the driver's channels over
-//! the guest's own ring and USERD. So isolation is the NVIDIA driver's, between processes as between our
-//! tenants: page tables that only it writes, channels without privilege.
+//! A vGPU's requests become objects of the NVIDIA driver: its partition is one memory object, its address
+//! spaces are the driver's address spaces with the guest's own addresses, its channels are the driver's
+//! channels over the guest's own ring and USERD. So the NVIDIA driver isolates our tenants as it isolates
+//! processes: only it writes page tables, and channels have no privilege.
 //!
-//! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side,
-//! `client` and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the
-//! parts, `driver` all together. `worker` is a channel of our own that clears memory, `pinner` holds tenants'
-//! memory in place; `places`, `inventory` and `discovery` find GPUs and take one. `raw` is what programs that
-//! measure use of it.
+//! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side.
+//! `client` and `device` are objects and calls. `vram`, `system`, `space`, `channel`, `channels` and `events`
+//! are the parts, and `driver` joins them. `worker` is a channel of our own that clears memory. `pinner` pins
+//! tenants' memory. `places`, `inventory` and `discovery` find GPUs and take one. `raw` is for programs that
+//! measure.
 //!
 //! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the
 //! vGPU's chip's), MIG, confidential computing, more than one GPU per driver.

@@ -25,7 +25,7 @@ pub enum OpenError {
         Branch::list()
     )]
     UnclearDriver {
-        /// What is the matter with the file.
+        /// What is wrong with the file.
         why: String,
     },
     /// A branch whose structures are not known.
@@ -44,15 +44,15 @@ pub enum OpenError {
          group access; where they do not exist, run `nvidia-modprobe -c 0` once"
     )]
     Node {
-        /// Which.
+        /// The device node.
         node: Node,
-        /// Effective user.
+        /// Id of the effective user.
         uid: u32,
         /// What the kernel said.
         #[source]
         source: io::Error,
     },
-    /// Root, and nobody else named.
+    /// The process is root's, and no other user was named.
     #[error(
         "The RM driver does not run as root: channels that root makes may address physical memory. Start it as an \
          ordinary user, or name one with `uid`"
@@ -91,7 +91,7 @@ pub enum OpenError {
         wanted: String,
         /// What there is.
         present: String,
-        /// Who has the wanted one, in words.
+        /// The driver that has the wanted GPU, in words.
         elsewhere: String,
     },
     /// Which GPU was not said.
@@ -109,9 +109,9 @@ pub enum OpenError {
          Hopper GPU (H100, H200, GH200). Name another GPU, or use backend = \"soft\", which serves GF100 and GH100"
     )]
     WrongArchitecture {
-        /// Marketing name.
+        /// Marketing name of the GPU.
         name: String,
-        /// PCI address.
+        /// PCI address of the function.
         address: String,
         /// What it is.
         architecture: String,
@@ -122,9 +122,9 @@ pub enum OpenError {
          the other one, or name another GPU (`device` in a GPU's file)"
     )]
     Taken {
-        /// Marketing name.
+        /// Marketing name of the GPU.
         name: String,
-        /// PCI address.
+        /// PCI address of the function.
         address: String,
         /// The file whose lock (`flock`) is held.
         node: Node,
@@ -135,11 +135,11 @@ pub enum OpenError {
          (`nvidia-smi` lists it)"
     )]
     NotEnoughVram {
-        /// Marketing name.
+        /// Marketing name of the GPU.
         name: String,
-        /// MiB.
+        /// Free VRAM in MiB.
         free: u64,
-        /// MiB.
+        /// Wanted VRAM in MiB.
         wanted: u64,
     },
     /// Engines that a vGPU needs are not there.
@@ -148,9 +148,9 @@ pub enum OpenError {
          (`nvidia-smi -mig 0`)"
     )]
     MissingEngine {
-        /// Marketing name.
+        /// Marketing name of the GPU.
         name: String,
-        /// What.
+        /// What was meant, in words.
         what: &'static str,
     },
     /// The driver's own channel does not work.

@@ -1,9 +1,8 @@
-//! Holds tenants' memory in place for the GPU, and lets go of it, beside the thread that owns the GPU.
+//! Pins and unpins tenants' memory for the GPU, on other threads than the one that owns the GPU.
 //!
-//! To hold [`PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where
-//! it has to make room, and letting go of them and unmapping them takes long as well. So the owner gives
-//! orders and asks for the answers. Each tenant has one request under way, and so mostly one order: nobody
-//! waits for many of another's.
+//! Pinning [`PIECE`] bytes takes the kernel some 20 ms the first time, longer where it has to make room.
+//! Unpinning and unmapping take long as well. So the owner gives orders and polls for the answers. Each
+//! tenant has one request under way, and so mostly one order: no tenant waits for many orders of another.
 //!
 //! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own
 //! locks.
@@ -38,7 +37,7 @@ const THREADS: usize = 4;
 pub enum Order {
     /// Make a piece of a file an object.
     Pin {
-        /// Which piece.
+        /// The piece.
         key: Key,
         /// Its file.
         file: Arc<OwnedFd>,
@@ -47,7 +46,7 @@ pub enum Order {
     },
     /// Free an object, then unmap its memory.
     Free {
-        /// Which piece.
+        /// The piece.
         key: Key,
         /// The object.
         object: Handle,
@@ -65,7 +64,7 @@ pub struct Pinned {
     pub memory: Mapping,
 }
 
-/// What became of an order.
+/// Result of an order.
 #[derive(Debug)]
 pub enum Answer {
     /// Of [`Order::Pin`].
@@ -74,14 +73,14 @@ pub enum Answer {
     Freed(Key, Handle, Result<(), RmError>),
 }
 
-/// What orders are carried out with.
+/// The objects that orders need.
 #[derive(Clone)]
 pub struct PinContext {
     /// The module.
     pub kernel: Arc<dyn Kernel>,
     /// The GPU's file.
     pub node: Arc<OwnedFd>,
-    /// The client.
+    /// Handle of the client.
     pub client: Handle,
     /// The device, parent of the objects.
     pub device: Handle,
@@ -125,7 +124,7 @@ impl PinContext {
     }
 }
 
-/// Whoever carries orders out.
+/// Carries orders out.
 pub trait Pinner: Send {
     /// Gives an order. Does not wait.
     fn order(&mut self, order: Order);
@@ -156,7 +155,7 @@ impl Threads {
                 jail::enter(Role::Pinner);
                 loop {
                     let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    // The owner is gone when there are no more: so is whoever would take an answer.
+                    // No more orders: the owner is gone, and with it the receiver of answers.
                     let Ok(order) = order else { return };
                     if told.send(context.carry_out(order)).is_err() {
                         return;

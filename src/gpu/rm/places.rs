@@ -13,8 +13,8 @@ use crate::vfio::sysfs::Sysfs;
 /// The settings that the kernel module was loaded with.
 const SETTINGS_FILE: &str = "/proc/driver/nvidia/params";
 
-/// The setting of how clients are told apart, and the two fields of it that say by which file they are: `ALL`
-/// and `STRICT_CLIENT`, of two bits each, where 2 is off.
+/// The module's setting for client validation. Two of its fields say whether clients are told apart by their
+/// files: `ALL` and `STRICT_CLIENT`, of two bits each, where 2 is off.
 const CLIENT_CHECK: &str = "rmclientdatavalidation=";
 const CLIENT_CHECK_FIELDS: [u32; 2] = [0, 6];
 
@@ -60,14 +60,14 @@ impl Places {
         self.path(&node.to_string())
     }
 
-    /// What the kernel says of PCI functions.
+    /// The kernel's files about PCI functions.
     pub(super) fn sysfs(&self) -> Sysfs {
         Sysfs::below(self.root.clone())
     }
 
-    /// Whether the module tells clients apart by their files. With a VM's window goes an open file of the
-    /// GPU's node: whoever has that shall not get at this process's objects. That is the module's own way,
-    /// unless it was loaded with another.
+    /// True if the module tells clients apart by their files. A VM's window includes an open file of the
+    /// GPU's node, and its holder must not reach this process's objects. That is the module's default, unless
+    /// it was loaded with another setting.
     ///
     /// # Errors
     /// Its settings cannot be read.
@@ -83,7 +83,7 @@ impl Places {
         Ok(CLIENT_CHECK_FIELDS.into_iter().all(|shift| (value >> shift) & 3 != 2))
     }
 
-    /// What is known of the NVIDIA driver without asking it.
+    /// Facts about the NVIDIA driver that its files tell.
     pub fn driver(&self) -> HostDriver {
         match std::fs::read_to_string(self.path(VERSION_FILE)) {
             Ok(text) => match version_of_proc_file(&text) {
@@ -106,9 +106,9 @@ fn first_line(text: &str) -> String {
 pub enum HostDriver {
     /// None is loaded.
     Absent,
-    /// One is, but which cannot be told.
+    /// A driver is loaded, but its version is unknown.
     Unclear {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// One is.

@@ -153,8 +153,8 @@ impl Space {
     /// Unmaps, then maps, for as long as the budget lasts.
     ///
     /// # Errors
-    /// A run is invalid, or in nobody's window, or its memory cannot be had; the table budget is used up; or
-    /// the driver refuses to unmap.
+    /// A run is invalid, or outside the windows, or its memory cannot be mapped; the table budget is used up;
+    /// or the driver refuses to unmap.
     pub fn advance_update(
         &mut self,
         device: &mut Device,
@@ -342,7 +342,7 @@ impl Space {
                 Ok(())
             }
             Err(error) => {
-                // What the books say must be what is there.
+                // The books must match the driver's state.
                 let range = HostRange { va: run.va, pages: mapping.pages, page_shift: run.page_shift };
                 self.runs.unmap(&range, u64::MAX)?;
                 let in_doubt = error.status().is_some_and(super::is_timeout);
@@ -400,7 +400,7 @@ impl Space {
         for run in removed {
             memories.system.note_unmapped(run);
         }
-        // What a cut page leaves comes back with small pages.
+        // The rest of a cut page is mapped again with small pages.
         for run in rests {
             let HostTarget::Vram(at) = run.target else { continue };
             if let Some(VramPlace { object: memory, offset, host, .. }) = memories.vram.place(at, run.len) {

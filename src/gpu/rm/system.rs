@@ -64,7 +64,7 @@ enum Piece {
     Ordered,
     /// Mappings may name it.
     Held { object: Handle, size: u64, memory: Mapping },
-    /// It cannot be: whoever asks next is told, and may ask again.
+    /// Pinning failed. The next request gets the error, and a later one tries again.
     Refused(String),
     /// The pinner lets go of it.
     Going,
@@ -77,7 +77,7 @@ struct File {
     ranges: BTreeSet<u64>,
 }
 
-/// A range that was withdrawn: pieces that nobody shows any more go with it.
+/// A range that was withdrawn. Pieces that no other range shows are freed with it.
 #[derive(Debug)]
 struct Withdrawn {
     pieces: Option<(FileId, RangeInclusive<u64>)>,
@@ -88,7 +88,7 @@ struct Withdrawn {
 /// Where a bus address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Memory object.
+    /// Handle of the memory object.
     pub object: Handle,
     /// Offset in it.
     pub offset: u64,
@@ -96,7 +96,7 @@ pub struct Place {
     pub size: u64,
 }
 
-/// What is known of a bus address.
+/// The memory behind a bus address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
     /// It leads there.
@@ -111,7 +111,7 @@ pub struct SystemMemory {
     files: BTreeMap<FileId, File>,
     pieces: BTreeMap<Key, Piece>,
     withdrawn: BTreeMap<u64, Withdrawn>,
-    /// What letting go of a piece failed with, until somebody is told.
+    /// The error of unpinning a piece, until a caller gets it.
     failed: Option<GpuError>,
     pinner: Box<dyn Pinner>,
 }
@@ -222,15 +222,15 @@ impl SystemMemory {
     /// Whether anything is mapped from the ranges that begin here.
     pub fn is_mapped(&self, iova: Iova, size: u64) -> bool {
         let end = iova.0.saturating_add(size);
-        // Of one that goes in part nobody knows what is mapped from that part.
+        // For a range that is removed in part, the mappings from that part are not known.
         let whole = |start: u64, range: &Range| start.saturating_add(range.size) <= end;
         self.ranges
             .range(iova.0..end.max(iova.0))
             .any(|(start, range)| whole(*start, range) && range.mapped > 0)
     }
 
-    /// Withdraws whole ranges, and frees what nobody shows any more, for as long as the budget lasts. Nothing
-    /// of it may be mapped.
+    /// Withdraws whole ranges, and frees pieces that no range shows any more, for as long as the budget
+    /// lasts. No address space may map any of it.
     ///
     /// # Errors
     /// No such range, or the driver refuses.

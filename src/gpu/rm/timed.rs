@@ -23,7 +23,7 @@ use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
 use gpuvmk_host::clock::{Clock, ManualClock};
 
-/// What holding 64 MiB in place takes, and letting go of them.
+/// Time of pinning 64 MiB, and of unpinning them, in nanoseconds.
 const PIN: u64 = 20_000_000;
 const UNPIN: u64 = 5_000_000;
 
@@ -65,7 +65,7 @@ impl Timed {
         (driver, Self { clock, mock, zero })
     }
 
-    /// What the GPU takes for a piece that is zeroed, while others have its engine.
+    /// Sets how long the GPU takes to zero a piece while others use its engine.
     pub fn zeroing_takes(&self, time: Duration) {
         *self.zero.lock().unwrap_or_else(PoisonError::into_inner) = u64::try_from(time.as_nanos()).unwrap();
     }
@@ -82,7 +82,7 @@ impl Timed {
     }
 }
 
-/// What a pinner has on the mock.
+/// The context of a pinner on the mock.
 pub(super) fn context(mock: &Mock, device: &Device) -> PinContext {
     PinContext {
         kernel: mock.kernel(),

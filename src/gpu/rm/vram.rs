@@ -3,7 +3,7 @@
 //! [`HostVram`] addresses are numbers of our own: address space for partitions, from 0. A partition gets its
 //! memory object when its window is first shared, and keeps it until it is renewed: the next owner gets
 //! another one. A new object is dirty, whatever the driver did with it, until it was filled with zeros and
-//! read back whole: whoever gives it to somebody has it scrubbed before, in pieces.
+//! read back whole. The caller has it scrubbed, in pieces, before a tenant gets it.
 //!
 //! The object has pages of 2 MiB, so that mappings may have pages of 4 KiB, 64 KiB and 2 MiB. It is not
 //! contiguous. CPU mappings of it are uncached: stores are posted in order, loads cost about a microsecond.
@@ -11,11 +11,11 @@
 //! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU,
 //! but a partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
 //!
-//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module takes
-//! nobody's mapping away when the object is freed, and the file can be mapped even afterwards; both lead to
-//! the same addresses of BAR1, where the module shows whatever is mapped next, of whichever process. So an
-//! object that was shared is freed only when nobody in the whole host has its file any more, in whatever way
-//! ([`OpenFiles`]); until then its memory is withheld.
+//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. When the object is freed, the
+//! kernel module leaves existing mappings in place, and the file can still be mapped. Both lead to the same
+//! addresses of BAR1, where the module shows the next memory that is mapped, of any process. So an object
+//! that was shared is freed only when no process of the host has its file any more, in any way
+//! ([`OpenFiles`]). Until then its memory is withheld.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,7 +44,7 @@ const BAR1_RESERVE: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub usize);
 
-/// What clears video memory, while others are served.
+/// Clears video memory while the owner serves tenants.
 pub trait Cleaner: Send {
     /// Begins to write zeros to at most [`SCRUB_PIECE`] bytes; none while it has no room for more.
     ///
@@ -82,7 +82,7 @@ struct ScrubRange {
 /// Bytes of system memory that are cleared at a time.
 const FILL: u64 = 256 << 10;
 
-/// What an object of video memory takes.
+/// The parameters of an object of video memory.
 pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
     MemoryParams {
         owner: OWNER,
@@ -125,7 +125,7 @@ struct Window {
 /// Where an address of a partition leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VramPlace {
-    /// Memory object.
+    /// Handle of the memory object.
     pub object: Handle,
     /// Offset in it.
     pub offset: u64,
@@ -195,7 +195,7 @@ impl Partition {
         Ok(SharedMemory { fd: self.window()?.file.try_clone()?, offset: 0, size: self.size })
     }
 
-    /// Frees its objects if nobody has its file any more; we give up ours.
+    /// Frees its objects if no other process has its file; closes our own descriptor.
     fn release(&mut self, device: &mut Device, open: &dyn OpenFiles) -> Result<Renewal, GpuError> {
         self.window = None;
         if let Some(key) = self.watched
@@ -223,7 +223,7 @@ impl Partition {
 pub struct Vram {
     size: u64,
     partitions: BTreeMap<u64, Partition>,
-    /// What is being cleared, by start and size.
+    /// The ranges that are being cleared, by start and size.
     scrubs: BTreeMap<(u64, u64), VecDeque<ScrubRange>>,
     open: Box<dyn OpenFiles>,
     next_key: u64,
@@ -274,8 +274,8 @@ impl Vram {
             .ok_or_else(|| GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")))
     }
 
-    /// A window on a partition; makes its memory when it has none. `in_use` tells whether somebody still maps
-    /// into an object.
+    /// A window on a partition. Allocates its memory if it has none. `in_use` tells whether an address space
+    /// still maps an object.
     ///
     /// # Errors
     /// The range is none, or the driver has no memory.
@@ -312,7 +312,7 @@ impl Vram {
             let watched =
                 partition.window().and_then(|window| Ok(self.open.watch(window.file.as_fd(), key)?));
             if let Err(error) = watched {
-                // Nobody could tell when it may be freed again.
+                // Without the check it could never be freed again.
                 partition.window = None;
                 partition.free(device)?;
                 return Err(error);
@@ -324,7 +324,7 @@ impl Vram {
         shared
     }
 
-    /// Gives the partition at `start` up, if nobody has it.
+    /// Frees the partition at `start` if no process has its file.
     fn release(&mut self, device: &mut Device, start: u64) -> Result<Renewal, GpuError> {
         let Some(partition) = self.partitions.get_mut(&start) else { return Ok(Renewal::Done) };
         let renewal = partition.release(device, self.open.as_ref())?;
@@ -334,8 +334,8 @@ impl Vram {
         Ok(renewal)
     }
 
-    /// Goes on with giving up partitions of a range, as [`crate::GpuDriver::renew_vram`]. `in_use` tells
-    /// whether somebody still maps into an object.
+    /// Continues to free partitions of a range, as [`crate::GpuDriver::renew_vram`]. `in_use` tells whether
+    /// an address space still maps an object.
     ///
     /// # Errors
     /// The range is not tenant memory or is in use, or the driver does not free it.
@@ -367,8 +367,7 @@ impl Vram {
         Ok(Renewal::Done)
     }
 
-    /// Goes on with filling a range with zeros, as far as it has memory: to be asked again until that is
-    /// done.
+    /// Continues to fill a range with zeros, where it has memory. Call again until it is done.
     ///
     /// # Errors
     /// The range is not tenant memory, or hardware failed.
@@ -414,7 +413,7 @@ impl Vram {
         if !matches!(seen, Scrub::Done | Scrub::Untouched) {
             return Ok(seen);
         }
-        // Whoever clears it goes from its start to its end.
+        // A partition is cleared from its start to its end.
         if let Some(partition) = self.partitions.get_mut(&range.first)
             && range.to == partition.size
         {

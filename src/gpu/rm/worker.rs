@@ -1,8 +1,7 @@
 //! A channel of our own: clears video memory, checks that it is clear, and measures.
 //!
-//! It has an address space of its own. System memory for ring, commands, semaphores and staging is one
-//! anonymous file; USERD is a page of video memory. Nothing of a tenant is ever mapped there for longer than
-//! one job.
+//! It has its own address space. System memory for ring, commands, semaphores and staging is one anonymous
+//! file; USERD is a page of video memory. A tenant's memory is mapped there for one job only.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -67,7 +66,7 @@ pub struct Worker {
     system: Arc<Mapping>,
     put: u32,
     sequence: u32,
-    /// Pieces that are being cleared, each at a place of its own.
+    /// Pieces that are being cleared, one at each place.
     jobs: Vec<Option<Job>>,
     /// When a command for one last ended.
     progress: Instant,
@@ -502,7 +501,7 @@ impl Cleaner for Worker {
         let Some(job) = self.jobs.get(place).copied().flatten() else {
             return Err(GpuError::NoSuch { what: "piece that is being cleared", id: nth(place, 1) });
         };
-        // What fails is in the hands of the engine, maybe: the place is not used again.
+        // After a failure the engine may still use the place, so it is not used again.
         let (phase, seen) = self.step(place, job)?;
         let left = (seen != Scrub::Done).then_some(Job { phase, ..job });
         if left.is_none() {

@@ -1,5 +1,5 @@
-//! VRAM that is shared from files of the host's: memory that nobody has touched is known to be zero, and
-//! memory that nobody needs goes back to the host's kernel, as it was before.
+//! VRAM that is shared from files of the host. Untouched memory is known to be zero, and unused memory goes
+//! back to the host's kernel.
 
 use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags, seek, statx};
 use rustix::io::Errno;

@@ -10,7 +10,7 @@ use gpuvmk_chip::addr::HostVram;
 /// How long the processor does the work after the engine failed.
 pub const REST: Duration = Duration::from_secs(2);
 
-/// What is left of the engine.
+/// State of the channel.
 #[derive(Debug)]
 pub(super) enum Channel {
     /// There is one.
@@ -19,7 +19,7 @@ pub(super) enum Channel {
     Resting(Instant),
     /// There is none, and will be none.
     None,
-    /// It could not be cut off from memory: what it worked at is nobody's any more.
+    /// It could not be cut off from memory: the memory that it worked at is lost to tenants for good.
     Stuck,
 }
 

@@ -73,7 +73,8 @@ impl EngineScrub {
         self.inner.commit_runlist(&list)
     }
 
-    /// Takes the channel away after a failure. Its pieces are for whoever asks for them next.
+    /// Destroys the channel after a failure. Its pieces are zeroed by the processor when they are asked for
+    /// next.
     ///
     /// # Errors
     /// It could not be cut off from the memory that it worked at.
@@ -105,7 +106,7 @@ impl EngineScrub {
         }
     }
 
-    /// Whether an event is about our own channel, which is nobody else's business.
+    /// True if an event is about our own channel, so that tenants must not see it.
     pub(super) fn take_own(&mut self, event: &GpuEvent) -> bool {
         let Channel::Ready(rig) = &self.channel else { return false };
         let ours = event.channel() == Some(rig.channel());

@@ -1,9 +1,9 @@
-//! What the copy engine is told to do with a piece of VRAM: mark some places, write zeros everywhere, copy
-//! the marked places out, report.
+//! Commands for the copy engine to zero a piece of VRAM: mark some places, write zeros everywhere, copy the
+//! marked places out, report.
 //!
-//! Two engines are known: GF100's (classes 90b5 and 90b8), which has no fill and copies a line of zeros many
-//! times instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant. GF100's
-//! graphics engine copies too (class 9039), for who tries all engines.
+//! Two engines are known. GF100's (classes 90b5 and 90b8) has no fill and copies a line of zeros many times
+//! instead (a source pitch of 0). GH100's (class c8b5) fills with a constant. GF100's graphics engine copies
+//! too (class 9039), for the test of all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
 use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy};
@@ -28,7 +28,7 @@ const FOUR_WORDS: u32 = REMAP::DST_X.of(REMAP::DST_X::CONST_A)
     | REMAP::COMPONENT_SIZE.of(3)
     | REMAP::NUM_DST_COMPONENTS.of(3);
 
-/// How a chip's copy engine is told.
+/// The commands of a chip's copy engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandFormat {
     /// GF100: classes 90b5 and 90b8.

@@ -20,7 +20,7 @@ impl GpuDriver for EngineScrub {
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
         self.check_reach(start, size)?;
-        // Whoever gets memory that is still being zeroed would lose what it writes: it is taken from the
+        // A tenant of memory that is still being zeroed would lose its writes: the memory is taken from the
         // engine.
         let Self { inner, channel, jobs, .. } = self;
         if let Channel::Ready(rig) = channel {
@@ -36,7 +36,7 @@ impl GpuDriver for EngineScrub {
 
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
         self.check_reach(start, size)?;
-        // The files that we know are to be nobody's.
+        // Our own descriptors must be closed too.
         self.shown = None;
         self.forget_returns(start, size)?;
         self.inner.renew_vram(start, size)

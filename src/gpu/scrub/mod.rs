@@ -1,19 +1,19 @@
 //! Zeroing VRAM with the GPU's own copy engine, over any driver that lends memory for channels of the host's
 //! own.
 //!
-//! A driver that wraps another: it keeps one channel back, on the last copy engine, which guests' drivers use
-//! least. A piece of VRAM is mapped into that channel's address space for as long as it is zeroed and no
-//! longer, so the engine reaches nothing else whatever happens. Before, one place in every 64 KiB is marked;
-//! afterwards the engine copies these places out, and they must be zero. Nobody waits for it: whoever wants
-//! the memory asks again ([`Scrubber::advance_scrub`](super::Scrubber::advance_scrub)), while the channel
-//! shares the engine with others by hardware's time slices.
+//! A driver that wraps another. It reserves one channel, on the last copy engine, which guests' drivers use
+//! least. A piece of VRAM is mapped into that channel's address space only while it is zeroed, so the engine
+//! reaches nothing else whatever happens. Before, one place in every 64 KiB is marked; afterwards the engine
+//! copies these places out, and they must be zero. No call waits for the engine: the caller asks again
+//! ([`Scrubber::advance_scrub`](super::Scrubber::advance_scrub)), while the channel shares the engine with
+//! others by hardware's time slices.
 //!
-//! What the engine does not finish in time, or not right, the processor zeroes. After a failure the channel
-//! is made anew, once it had some rest. Memory that comes from files of the host's goes back to its kernel in
-//! the end, and what nobody has touched since is not zeroed again.
+//! If the engine does not finish in time, or leaves other bytes than zeros, the processor zeroes the piece.
+//! After a failure the channel is made anew, after a pause. Memory that comes from files of the host goes
+//! back to the kernel in the end, and is not zeroed again if it stays untouched.
 //!
-//! Not handled: GPUs whose driver zeroes at once when asked, with a channel of its own (`rm`) or because
-//! tenants' VRAM is the host's memory (a card through VFIO).
+//! Not handled: GPUs whose driver zeroes memory by itself, with its own channel (`rm`) or because tenants'
+//! VRAM is the host's memory (a card through VFIO).
 
 mod backing;
 mod channel;
@@ -77,8 +77,8 @@ pub struct EngineScrub {
     helper: Helper,
 }
 
-/// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the
-/// pieces of one granule follow each other.
+/// The files behind the granules that were asked for last. Asking costs a walk through page tables, and
+/// consecutive pieces lie in one granule.
 struct Shown {
     first: u64,
     end: u64,
@@ -88,8 +88,8 @@ struct Shown {
     used: Instant,
 }
 
-/// A piece whose pages go back to the host's kernel. Somebody else sees to it, because it may take as long as
-/// some processor sleeps.
+/// A piece whose pages go back to the host's kernel. A helper thread does that, because it may take as long
+/// as a processor sleeps.
 struct Return {
     start: HostVram,
     size: u64,
@@ -109,7 +109,7 @@ impl std::fmt::Debug for EngineScrub {
 }
 
 impl EngineScrub {
-    /// Wraps a driver on which nobody has a channel yet.
+    /// Wraps a driver that has no channels yet.
     pub fn new(inner: Box<dyn GpuDriver>) -> Self {
         let info = inner.info().clone();
         let mut wrapped = Self {
@@ -198,17 +198,17 @@ impl EngineScrub {
         seen
     }
 
-    /// Closes files that nobody has asked for of late.
+    /// Closes files that were not used lately.
     fn close_files(&mut self) {
         if self.shown.as_ref().is_some_and(|shown| shown.used.elapsed() > KEPT_OPEN) {
             self.shown = None;
         }
     }
 
-    /// Pieces of a range that is somebody's from now on stay with him.
+    /// Cancels the return of pieces in a range that a tenant gets now.
     ///
     /// # Errors
-    /// Some are going back just now: whoever had them would lose what he writes.
+    /// Some are going back just now: a tenant would lose what it writes.
     fn forget_returns(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let (from, end) = (start.0, start.0.saturating_add(size));
         let is_inside =
@@ -220,7 +220,7 @@ impl EngineScrub {
         Ok(())
     }
 
-    /// The same, for whoever asks again, if there are files to be given back.
+    /// The same in steps, for callers that ask again, if there are files to give back.
     fn by_processor_in_steps(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         if self.info.scrub == ScrubMode::Files
             && self.is_of_tenants(start, size)

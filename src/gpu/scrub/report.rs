@@ -1,4 +1,4 @@
-//! What was zeroed, by whom, and how fast: for operators.
+//! How much was zeroed, by engine or processor, and how fast: for operators.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub struct ScrubReport {
     pub processor_bytes: u64,
     /// Time that it took, in nanoseconds.
     pub processor_ns: u64,
-    /// Bytes that nobody had touched since they were zero.
+    /// Bytes that were still zero, because they were untouched.
     pub untouched_bytes: u64,
     /// Places that were marked before the copy engine worked, and read back afterwards.
     pub checked_places: u64,

@@ -19,7 +19,7 @@ const SMALLEST_SHIFT: u8 = 16;
 /// Marks: bytes that are not zero.
 const MARKED: u8 = 0xa5;
 
-/// What was seen of a place that was not read back: not zero either.
+/// Value of a place that was not read back yet; not zero.
 const UNSEEN: u8 = 0xff;
 
 /// A piece under way.
@@ -124,7 +124,7 @@ impl Rig {
             && best_shift(driver, WINDOWS_VA, start, size).is_some()
     }
 
-    /// Starts with a piece: it appears in the slot's window, and the engine is told.
+    /// Starts a piece: maps it in the slot's window, and submits the commands.
     pub(super) fn start(
         &mut self,
         driver: &mut dyn GpuDriver,

@@ -1,4 +1,4 @@
-//! What tests with whole GPUs need of this.
+//! Helpers for tests with whole GPUs.
 
 use super::channel::Channel;
 use super::{EngineScrub, backing};
@@ -37,7 +37,7 @@ impl EngineScrub {
     }
 }
 
-/// Whether nobody has touched these since they were given back to the host.
+/// True if these were not touched since they were given back to the host.
 pub fn is_untouched(pieces: &[SharedMemory]) -> bool {
     backing::is_untouched(pieces)
 }

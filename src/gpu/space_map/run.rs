@@ -8,13 +8,13 @@ use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 pub struct Run {
     /// First virtual address.
     pub va: GpuVa,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Where the first byte points.
     pub target: HostTarget,
     /// True when stores fault.
     pub read_only: bool,
-    /// Storage kind.
+    /// Storage kind, as in a page-table entry.
     pub kind: u8,
     /// log2 of the page size.
     pub page_shift: u8,

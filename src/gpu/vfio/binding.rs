@@ -1,8 +1,7 @@
 //! Giving a function to `vfio-pci`, and back: a few words written to files of the kernel's.
 //!
-//! What is written is planned first ([`to_vfio`], [`from_vfio`]), so that it can be shown without being done.
-//! If the kernel refuses a step, or another driver has the function afterwards, everything before is taken
-//! back.
+//! Writes are planned first ([`to_vfio`], [`from_vfio`]), so that they can be shown without being made. If
+//! the kernel refuses a step, or another driver has the function afterwards, all steps are undone.
 
 use std::fs;
 use std::io;
@@ -16,9 +15,9 @@ pub const VFIO_PCI: &str = "vfio-pci";
 /// A word to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Step {
-    /// What for.
+    /// What it was for, in words.
     pub what: String,
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
     /// The word.
     pub word: String,
@@ -48,11 +47,11 @@ pub enum BindingError {
     /// The kernel refused a step.
     #[error("{what}: cannot write \"{word}\" to {}{}", .file.display(), remedy(.source))]
     Refused {
-        /// What the step was for.
+        /// Purpose of the step.
         what: String,
-        /// What was to be written.
+        /// The text to write.
         word: String,
-        /// Where.
+        /// The file to write to.
         file: PathBuf,
         /// What the kernel said.
         #[source]
@@ -61,7 +60,7 @@ pub enum BindingError {
     /// Everything was written, and the function has another driver.
     #[error("{address} has {} after that, not {wanted}: see the kernel's messages (dmesg)", shown(.driver))]
     Elsewhere {
-        /// Which.
+        /// PCI address of the function.
         address: String,
         /// Whose it is.
         driver: Option<String>,
@@ -110,7 +109,7 @@ fn parties(device: &PciDevice) -> impl Iterator<Item = Party<'_>> {
     std::iter::once(gpu).chain(siblings)
 }
 
-/// What gives a card to `vfio-pci`; nothing, if it has it.
+/// Steps that give a card to `vfio-pci`; none if it has it.
 pub fn to_vfio(sysfs: &Sysfs, device: &PciDevice) -> Vec<Step> {
     let missing = parties(device).filter(|party| party.driver != Some(VFIO_PCI));
     missing
@@ -125,7 +124,8 @@ pub fn to_vfio(sysfs: &Sysfs, device: &PciDevice) -> Vec<Step> {
         .collect()
 }
 
-/// What gives a card to whichever drivers the kernel finds for it; nothing, if `vfio-pci` has none of it.
+/// Steps that give a card back to the drivers that the kernel finds for it; none if `vfio-pci` does not have
+/// it.
 pub fn from_vfio(sysfs: &Sysfs, device: &PciDevice) -> Vec<Step> {
     let taken = parties(device).filter(|party| party.driver == Some(VFIO_PCI));
     taken
@@ -149,7 +149,8 @@ fn unbind(party: &Party<'_>) -> Option<Step> {
 /// Gives a card to `vfio-pci`.
 ///
 /// # Errors
-/// The kernel refuses; its functions have their former drivers then, as far as the kernel lets them.
+/// The kernel refuses. Its functions then have their former drivers again, unless the kernel refuses that
+/// too.
 pub fn bind(sysfs: &Sysfs, device: &PciDevice) -> Result<PciDevice, BindingError> {
     let steps = to_vfio(sysfs, device);
     if steps.is_empty() {
@@ -195,7 +196,7 @@ fn restore(sysfs: &Sysfs, before: &PciDevice) {
         let now = party.address.parse().ok().and_then(|address| sysfs.device(address).ok());
         let now = now.and_then(|now| now.driver);
         if now.as_deref() != party.driver {
-            // Whoever has it now has it by mistake.
+            // The driver that has it now has it by mistake.
             let taken = Party { driver: now.as_deref(), ..party };
             steps.extend(unbind(&taken));
             if party.driver.is_some() {

@@ -1,7 +1,7 @@
 //! One gpuvmk at a time: a lock on the function's configuration file.
 //!
-//! VFIO itself lets one process open a group, and says "busy" to the next without a word on whom; and between
-//! two commands of gpuvmk (`unbind` while an aggregator starts) it says nothing at all.
+//! VFIO itself lets one process open a group, and says only "busy" to the next, not who has it. Between two
+//! commands of gpuvmk (`unbind` while an aggregator starts) it says nothing at all.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Memory that the card reaches: what the IOMMU was told, and the memory behind it, which stays mapped for so
+//! Memory that the card reaches: the IOMMU's mappings, and the memory behind them, which stays mapped here as
 //! long.
 
 #![allow(
@@ -23,11 +23,11 @@ const MOST: usize = 32_768;
 pub(super) struct Iommu {
     kernel: Arc<dyn VfioOps>,
     mapped: BTreeMap<u64, Piece>,
-    /// Whose memory it is where nobody is named.
+    /// The owner of mappings that name none.
     own: MemoryOwner,
 }
 
-/// What the card reaches at an address: a part of a file that is mapped as a whole.
+/// The memory that the card reaches at an address: a part of a file that is mapped as a whole.
 #[derive(Clone, Debug)]
 struct Piece {
     memory: Arc<Mapping>,
@@ -92,8 +92,8 @@ impl Iommu {
         Ok(())
     }
 
-    /// Takes away what lies in `[iova, iova + size)`. The kernel takes back what it was told as a whole:
-    /// where a part stays, the card does not reach that for a moment.
+    /// Removes the mappings in `[iova, iova + size)`. The kernel unmaps whole mappings only: where a part
+    /// stays, the card does not reach that part for a moment.
     pub(super) fn unmap(&mut self, iova: u64, size: u64) -> Result<(), DmaError> {
         let end = iova.checked_add(size).ok_or(DmaError::Invalid { iova, size, why: "it wraps" })?;
         let below = self.mapped.range(..iova).next_back();
@@ -159,7 +159,7 @@ fn as_io(error: MapError) -> std::io::Error {
     }
 }
 
-/// What the kernel said, and what helps.
+/// The kernel's error, with a hint.
 fn refused(error: &VfioError) -> std::io::Error {
     let errno = match error {
         VfioError::IommuDmaMap(errno) | VfioError::IommuDmaUnmap(errno) => errno.errno(),

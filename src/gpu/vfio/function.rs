@@ -25,7 +25,7 @@ const IRQ_MSI: u32 = 1;
 const IRQ_ERR: u32 = 3;
 const IRQ_REQ: u32 = 4;
 
-/// Who is told when the card is gone, once.
+/// Called once when the card is gone.
 type Farewell = Box<dyn FnOnce() + Send>;
 
 /// The connected interrupts: the thread goes before its lines.
@@ -137,7 +137,7 @@ impl VfioFunction {
         Ok(function)
     }
 
-    /// Shows this in place of the card's ROM from now on.
+    /// Replaces the card's ROM by these bytes from now on.
     ///
     /// # Errors
     /// The card's ROM is smaller, and the guest asks the card how large it is; or one is shown already.
@@ -154,8 +154,8 @@ impl VfioFunction {
         self.card.reset.way()
     }
 
-    /// What is to be done once, from another thread, when the kernel wants the card back or its bus reports
-    /// it broken. Whoever has its file is waited for then.
+    /// Sets a call that is made once, from another thread, when the kernel wants the card back or its bus
+    /// reports it broken. The kernel then waits until its file is closed.
     pub fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
         *self.farewell() = Some(Box::new(tell));
         let mut connected = self.connected();
@@ -190,14 +190,14 @@ impl VfioFunction {
         self.interface
     }
 
-    /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is
+    /// Asks the kernel for a message as if the card had sent it. False if the card has none, or no sink is
     /// connected.
     pub(super) fn ask_for_message(&self) -> bool {
         self.card.device.trigger_irq(IRQ_MSI, 0).is_ok()
     }
 
     fn iommu(&self) -> MutexGuard<'_, Iommu> {
-        // What a panicking thread left is whole: each step is one call of the kernel's.
+        // A thread that panicked left it consistent: each step is one system call.
         self.iommu.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,7 +218,7 @@ impl VfioFunction {
         self.bars.get(usize::from(number))?.as_ref()
     }
 
-    /// What came of an access: the card may be gone.
+    /// The result of an access; the card may be gone.
     fn outcome(&self, done: bool) -> Result<(), AccessError> {
         if done || self.card.answers() {
             // Where the card is there, VFIO refused the access (a ROM that is switched off): it reads as ones
@@ -289,7 +289,7 @@ impl PciFunction for VfioFunction {
                 }
             }
         }
-        // Whoever has no guest now still lets the card go when it is wanted back.
+        // Without a guest the card must still be given back when it is wanted.
         if sink.is_some() || self.farewell().is_some() {
             *connected = self.connect_or_say(sink);
         }
@@ -310,7 +310,7 @@ impl PciFunction for VfioFunction {
             }
             Ok(()) => return,
         };
-        // What it still has of the one before is nobody's to see.
+        // No one may see data of the user before.
         self.lost.store(true, Ordering::Relaxed);
         log::error!("{}: {problem}", self.address);
     }
@@ -348,8 +348,8 @@ impl DirectMap for VfioFunction {
         Ok(Some(PlainMemory { offset: 0, memory: SharedMemory { fd, offset, size } }))
     }
 
-    /// What is mapped here can be mapped into a guest as well: its accesses are the card's then, and nobody
-    /// counts them.
+    /// BARs that are mapped here can be mapped into a guest as well. Its accesses then go to the card
+    /// directly, and are not counted.
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>)) {
         if self.bar(region).is_none() || self.check(region, offset, 0).is_err() {
             return;

@@ -1,7 +1,7 @@
 //! Which processes have a GPU open through its present kernel driver.
 //!
-//! A function that is taken from its driver while somebody uses it takes that somebody along, and some
-//! drivers the whole kernel: NVIDIA's waits for ever, holding the bus's lock.
+//! Taking a function from its driver while a process uses it breaks that process, and with some drivers the
+//! whole kernel: NVIDIA's waits for ever, holding the bus's lock.
 
 use std::collections::BTreeSet;
 use std::fs;

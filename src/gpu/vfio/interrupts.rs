@@ -37,7 +37,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Hands on what comes at `lines`, if anybody is there. `gone` is called once if the card goes.
+    /// Forwards interrupts of `lines` to the sink, if one is connected. Calls `gone` once if the card goes.
     pub(super) fn start(
         lines: &Lines,
         sink: Option<Arc<dyn InterruptSink>>,
@@ -94,7 +94,7 @@ fn listen(
             && let Some(gone) = gone.take()
         {
             gone();
-            // Whoever waits for the card is to look, and find it lost.
+            // A thread that waits for the card must wake, and find it lost.
             fire();
         }
         if stop.read().is_ok() {

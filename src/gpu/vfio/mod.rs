@@ -1,9 +1,9 @@
-//! A real card through the kernel's VFIO: found on the bus ([`sysfs`]), judged ([`obstacles`]), bound to
-//! `vfio-pci` ([`binding`]), opened ([`open`]) and then a [`PciFunction`](gpuvmk_pci::PciFunction) like any
-//! other ([`VfioFunction`]): the register driver and the front ends use it without knowing.
+//! A real card through the kernel's VFIO. It is found on the bus ([`sysfs`]), judged ([`obstacles`]), bound
+//! to `vfio-pci` ([`binding`]) and opened ([`open`]). Then it is a [`PciFunction`](gpuvmk_pci::PciFunction)
+//! like any other ([`VfioFunction`]): the register driver and the front ends see no difference.
 //!
-//! What contains the card is its IOMMU: it reaches the memory that [`VfioFunction`] maps, at the bus
-//! addresses that the aggregator chose, and nothing else of the host.
+//! The IOMMU contains the card: the card reaches the memory that [`VfioFunction`] maps, at the bus addresses
+//! that the aggregator chose, and nothing else of the host.
 //!
 //! Sources: Linux `include/uapi/linux/vfio.h`, `Documentation/driver-api/vfio.rst`,
 //! `Documentation/ABI/testing/sysfs-bus-pci`.

@@ -1,4 +1,4 @@
-//! What keeps a function from being taken for VFIO, each with what to do about it.
+//! Reasons why a function cannot be taken for VFIO, each with its remedy.
 
 use super::holders::Holder;
 use super::sysfs::{Member, PciDevice, Sysfs};
@@ -12,11 +12,11 @@ pub enum Obstacle {
         "{address} is no NVIDIA GPU (vendor {vendor:#06x}, class {class:#08x}): `gpuvmk gpu list` shows those that there are"
     )]
     NoGpu {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
         /// Its vendor.
         vendor: u16,
-        /// Its class.
+        /// Its class number.
         class: u32,
     },
     /// The firmware's display.
@@ -25,12 +25,12 @@ pub enum Obstacle {
          none, and boot again"
     )]
     BootDisplay(PciAddress),
-    /// Somebody uses it.
+    /// A process uses it.
     #[error("{address} is in use by {}: end these first", list(.by))]
     Held {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
-        /// By whom.
+        /// The processes that use it.
         by: Vec<Holder>,
     },
     /// No IOMMU.
@@ -46,7 +46,7 @@ pub enum Obstacle {
         members(.others)
     )]
     GroupShared {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
         /// Its group.
         group: u32,

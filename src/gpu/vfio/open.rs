@@ -42,7 +42,7 @@ pub enum OpenError {
     /// It is not VFIO's.
     #[error("{address} has {driver}, not vfio-pci: sudo gpuvmk gpu bind {address}")]
     NotBound {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
         /// Whose it is.
         driver: String,
@@ -56,9 +56,9 @@ pub enum OpenError {
     /// A node cannot be opened.
     #[error("Cannot open {}{}", .path.display(), remedy(.source))]
     Node {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -71,16 +71,16 @@ pub enum OpenError {
     /// VFIO refused something else.
     #[error("VFIO refused {address}")]
     Vfio {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
-        /// What.
+        /// The cause.
         #[source]
         source: VfioError,
     },
     /// A BAR or an interrupt could not be set up.
     #[error("{address}: {what}")]
     SetUp {
-        /// Which.
+        /// PCI address of the function.
         address: PciAddress,
         /// What was done.
         what: String,

@@ -1,4 +1,4 @@
-//! What an open card says of itself, as `gpuvmk gpu probe` shows it.
+//! Facts that an open card reports, as `gpuvmk gpu probe` shows them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -16,7 +16,7 @@ use gpuvmk_pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
 /// How long a message that was asked for may take.
 const MESSAGE: Duration = Duration::from_secs(2);
 
-/// What was found.
+/// Facts about a card.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Findings {
     /// Address on the bus.
@@ -43,7 +43,7 @@ pub struct Findings {
     pub interrupt: bool,
     /// Bytes that this process may lock for the card; absent if as many as it likes.
     pub memory_limit: Option<u64>,
-    /// What its engines did, if they were tried.
+    /// Results of its engines' tests, if they were tested.
     pub engines: Option<EngineTests>,
 }
 
@@ -59,7 +59,7 @@ impl Findings {
 pub struct RegionFinding {
     /// Its name.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// What it is.
     pub kind: &'static str,
@@ -71,7 +71,7 @@ impl InterruptSink for Told {
     fn set_intx(&self, _: bool) {}
 
     fn fire_msi(&self, _: u16) {
-        // Nobody waits any more for one that comes late.
+        // The receiver is gone if the message comes too late.
         let _ = self.0.send(());
     }
 

@@ -1,8 +1,8 @@
 //! How a card is reset: by itself where that is worth something, with its bus otherwise.
 //!
-//! A graphics card that cannot be reset by itself (no FLR) is the rule, and a change of its power state and
-//! back, which the kernel offers instead, leaves most of it as it was. What resets such a card is its bus,
-//! with all that is on it; VFIO does that for who has all functions of it (`VFIO_DEVICE_PCI_HOT_RESET`,
+//! Most graphics cards cannot be reset by themselves (no FLR). The kernel then offers a change of the power
+//! state and back, which leaves most of the card as it was. Resetting its bus, with all that is on it, resets
+//! such a card. VFIO does that for a process that has all functions on the bus (`VFIO_DEVICE_PCI_HOT_RESET`,
 //! linux/vfio.h).
 
 #![allow(unsafe_code, reason = "VFIO's calls for that are not in vfio-ioctls, or lose what the kernel says")]
@@ -24,13 +24,13 @@ const GET_PCI_HOT_RESET_INFO: u64 = 0x3b70;
 const PCI_HOT_RESET: u64 = 0x3b71;
 /// `VFIO_PCI_HOT_RESET_FLAG_DEV_ID_OWNED`: all that would be reset belongs to who asks by iommufd.
 const ALL_OWNED: u32 = 1 << 1;
-/// Functions that a bus can have; more cannot be told, and are not ours alone.
+/// Most functions of a bus that are considered.
 const MOST: usize = 64;
 /// Ways in which the kernel resets a function that leave nothing of what it was
 /// (Documentation/ABI/testing/sysfs-bus-pci).
 const THOROUGH: [&str; 4] = ["device_specific", "acpi", "flr", "af_flr"];
 
-/// Which way.
+/// How the card is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResetMethod {
@@ -125,7 +125,7 @@ fn is_thorough(methods: Option<&[String]>) -> bool {
     methods.is_none_or(|methods| methods.first().is_some_and(|first| THOROUGH.contains(&&**first)))
 }
 
-/// What has to be shown to reset the bus.
+/// The group's file that proves the right to reset the bus.
 fn by_bus(card: &VfioDevice, device: &PciDevice, interface: Interface) -> io::Result<Option<OwnedFd>> {
     let mut info =
         Info { size: size_of_u32::<Info>(), flags: 0, count: 0, devices: [Dependent::default(); MOST] };
@@ -153,8 +153,8 @@ fn shared(with: &str) -> io::Error {
     io::Error::other(format!("it cannot be reset by itself, and its bus has {with} on it"))
 }
 
-/// This process's open file of a path, once more: a group's node can be opened once, and vfio-ioctls lends it
-/// to nobody.
+/// Duplicates this process's open file of a path: a group's node can be opened once, and vfio-ioctls does not
+/// lend its file.
 fn own_file(path: &Path) -> io::Result<OwnedFd> {
     let found = std::fs::read_dir("/proc/self/fd")?.flatten().find_map(|entry| {
         let leads = std::fs::read_link(entry.path()).is_ok_and(|target| target == path);

@@ -1,4 +1,4 @@
-//! What the kernel says of a PCI function in its files.
+//! Facts about a PCI function in the kernel's files.
 
 use std::fs;
 use std::io;
@@ -34,9 +34,9 @@ pub enum SysfsError {
     /// A file that each function has cannot be read, or says something else than it should.
     #[error("Cannot read {}", .path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -57,7 +57,7 @@ pub struct PciDevice {
     pub class: u32,
     /// The kernel driver that has it.
     pub driver: Option<String>,
-    /// The only driver that may have it, if somebody said so.
+    /// The only driver that may bind it, if one was set.
     pub driver_override: Option<String>,
     /// Whether the firmware shows its messages on it.
     pub boot_display: bool,
@@ -89,11 +89,11 @@ pub struct Member {
     pub address: String,
     /// Its folder in sysfs.
     pub folder: PathBuf,
-    /// Its class.
+    /// Its class number.
     pub class: u32,
     /// The driver that has it.
     pub driver: Option<String>,
-    /// The only driver that may have it, if somebody said so.
+    /// The only driver that may bind it, if one was set.
     pub driver_override: Option<String>,
 }
 
@@ -112,8 +112,8 @@ impl Member {
         self.class >> 16 == CLASS_BRIDGE
     }
 
-    /// Whether VFIO lets the group be used while this one is as it is: it has no driver, VFIO's, or is a
-    /// bridge, which does no DMA of its own.
+    /// True if VFIO lets the group be used while this one is as it is: it has no driver or VFIO's, or it is a
+    /// bridge, which does no DMA.
     pub fn is_harmless(&self) -> bool {
         self.is_bridge() || self.driver.as_deref().is_none_or(|driver| driver == "vfio-pci")
     }
@@ -137,8 +137,7 @@ impl PciDevice {
         other.is_some_and(|other| other != self.address && slot(other) == slot(self.address))
     }
 
-    /// Whether the kernel can reset it somehow: by itself, or with its bus, if nobody else's function is on
-    /// that.
+    /// True if the kernel can reset it: by itself, or with its bus if that has only functions of this card.
     pub fn can_be_reset(&self) -> bool {
         let by_itself = self.reset_methods.as_ref().is_none_or(|methods| !methods.is_empty());
         by_itself || (self.below_bridge && self.bus_mates.iter().all(|mate| self.is_sibling(&mate.address)))

@@ -1,4 +1,4 @@
-//! The VBIOS of a real card: the images in its expansion ROM, looked at before anybody relies on them.
+//! The VBIOS of a real card: the images in its expansion ROM, checked before they are used.
 //!
 //! Cards that show no expansion ROM (its BAR was never given room, or it is switched off) have it in the
 //! window NV_PROM of BAR0 too.
@@ -36,7 +36,7 @@ const BIT_ENTRY_SIZE: usize = 9;
 const BIT_ENTRIES: usize = 10;
 const BIT_HEADER: usize = 12;
 
-/// What is wrong with a ROM.
+/// Why a ROM is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BadVbios {
     /// It cannot be read.
@@ -53,7 +53,7 @@ pub enum BadVbios {
     Image {
         /// Where in the ROM.
         at: usize,
-        /// What.
+        /// What was meant, in words.
         what: &'static str,
     },
     /// Another card's.
@@ -141,7 +141,7 @@ impl Vbios {
     /// Looks at a ROM's bytes, of which those behind the last image are left out.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// See [`BadVbios`].
     pub fn parse(rom: &[u8]) -> Result<Self, BadVbios> {
         if !rom.starts_with(&SIGNATURE) {
             return Err(BadVbios::NoRom(rom.iter().take(2).copied().collect()));

@@ -9,9 +9,9 @@ pub enum BindError {
     /// No such folder.
     #[error("The folder {folder} of socket {path} does not exist", folder = .folder.display(), path = .path.display())]
     MissingFolder {
-        /// Socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its folder.
+        /// Path of its folder.
         folder: PathBuf,
     },
     /// Longer than the kernel's address structure.
@@ -23,7 +23,7 @@ pub enum BindError {
     /// Something that must not be removed.
     #[error("{path} exists and is {what}, not a socket; remove it or choose another path", path = .path.display())]
     Occupied {
-        /// Path.
+        /// Its path.
         path: PathBuf,
         /// What is there.
         what: &'static str,
@@ -34,9 +34,9 @@ pub enum BindError {
         path = .path.display()
     )]
     Foreign {
-        /// Path.
+        /// Its path.
         path: PathBuf,
-        /// Its owner.
+        /// Id of the user who owns it.
         uid: u32,
     },
     /// The group does not exist.
@@ -53,7 +53,7 @@ pub enum BindError {
     System {
         /// What was tried.
         step: &'static str,
-        /// Socket.
+        /// Path of the socket.
         path: PathBuf,
         /// What the kernel said.
         #[source]

@@ -18,7 +18,7 @@ use super::peer::Credentials;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("user {uid} is not among the `allow_users` of this socket")]
 pub struct NotAllowed {
-    /// The user.
+    /// User id.
     pub uid: u32,
 }
 

@@ -20,9 +20,9 @@ const SO_PEERPIDFD: libc::c_int = 77;
 pub struct Credentials {
     /// Its number; 0 where this process's pid namespace does not have it.
     pub pid: i32,
-    /// Its user.
+    /// Id of its user.
     pub uid: u32,
-    /// Its group.
+    /// Id of its group.
     pub gid: u32,
 }
 

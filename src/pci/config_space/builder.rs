@@ -7,17 +7,17 @@ use crate::{RegionInfo, RegionKind, RegionTable};
 /// The ids that a driver recognises the function by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Vendor id.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// Device id.
+    /// PCI device id.
     pub device: u16,
-    /// Revision.
+    /// Revision number.
     pub revision: u8,
     /// Class, subclass and programming interface, as in `0x030200`.
     pub class: u32,
     /// Subsystem vendor id.
     pub subsystem_vendor: u16,
-    /// Subsystem id.
+    /// PCI subsystem id.
     pub subsystem: u16,
 }
 
@@ -82,7 +82,7 @@ pub enum BuildError {
     /// The kind of region does not fit at that index.
     #[error("Region {bar} cannot be of kind {kind:?}")]
     BarKind {
-        /// Which.
+        /// Number of the BAR, 0 to 5.
         bar: usize,
         /// What was asked for.
         kind: RegionKind,

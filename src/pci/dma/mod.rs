@@ -48,7 +48,7 @@ pub enum FaultKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("DMA at {address:#x} faults: {kind:?}")]
 pub struct DmaFault {
-    /// Bus address.
+    /// Bus address of the access.
     pub address: u64,
     /// Why the access faulted.
     pub kind: FaultKind,
@@ -59,7 +59,7 @@ pub struct DmaFault {
 pub struct DmaRange {
     /// First bus address.
     pub iova: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// True when the device may write.
     pub writable: bool,

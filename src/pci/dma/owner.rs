@@ -161,7 +161,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Bytes.
+    /// Size in bytes.
     pub(super) fn size(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }

@@ -8,9 +8,9 @@ pub enum MapError {
     /// Empty, unaligned or wrapping piece.
     #[error("File range {offset:#x}+{size:#x} cannot be mapped: {why}")]
     Invalid {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// What is allowed.
         why: &'static str,
@@ -20,7 +20,7 @@ pub enum MapError {
     TooSmall {
         /// First byte claimed.
         offset: u64,
-        /// Bytes claimed.
+        /// Size that was claimed, in bytes.
         size: u64,
         /// Bytes that the file has.
         file_size: u64,
@@ -51,9 +51,9 @@ pub enum MemoryError {
     /// It leaves the mapping.
     #[error("Access of {size} bytes at {offset:#x} leaves a mapping of {limit:#x} bytes")]
     OutOfRange {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// Size of the mapping.
         limit: u64,
@@ -61,7 +61,7 @@ pub enum MemoryError {
     /// It writes to a read-only mapping.
     #[error("Write at {offset:#x} of a read-only mapping")]
     ReadOnly {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
     },
 }

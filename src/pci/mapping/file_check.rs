@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 pub struct FileFacts {
     /// Identity of the file, whatever descriptor names it.
     pub identity: (u64, u64),
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Granule in which the kernel maps it (2 MiB or more on hugetlbfs).
     pub page: u64,

@@ -177,7 +177,7 @@ impl Mapping {
         self.base.as_ptr() as usize
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size as u64
     }
@@ -375,7 +375,7 @@ impl Reservation {
         self.base.as_ptr() as usize
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size as u64
     }

@@ -58,9 +58,9 @@ impl Reason {
 /// A channel with unfinished work, as a sample sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Channel.
+    /// The host channel.
     pub channel: HostChannel,
-    /// Its VM.
+    /// Number of its VM.
     pub vm: TenantId,
     /// Engines that it can use.
     pub engines: EngineSet,
@@ -73,13 +73,13 @@ pub struct Watched {
 /// A channel that is to be taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hang {
-    /// Channel.
+    /// The host channel.
     pub channel: HostChannel,
-    /// Its VM.
+    /// Number of its VM.
     pub vm: TenantId,
     /// The engine that it holds, or that it would use.
     pub engine: Engine,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 

@@ -32,7 +32,7 @@ use gpuvmk_chip::addr::TenantId;
 /// A VM as the policy of one engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmView {
-    /// Which.
+    /// The VM's number.
     pub vm: TenantId,
     /// What it was granted.
     pub share: Share,

@@ -45,9 +45,9 @@ pub enum SimError {
     Refused {
         /// Which VM or change.
         what: String,
-        /// When.
+        /// Time since the start of the run.
         at: Duration,
-        /// Why.
+        /// The reason.
         #[source]
         why: Rejection,
     },

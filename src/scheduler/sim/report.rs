@@ -54,7 +54,7 @@ pub struct Report {
 /// An engine.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineReport {
-    /// Which.
+    /// Name of the engine.
     pub engine: String,
     /// Percent of time in which it worked.
     pub busy: f64,

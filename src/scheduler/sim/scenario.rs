@@ -111,13 +111,13 @@ pub enum Arrival {
 /// A change while VMs run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// What.
+    /// The change.
     pub what: Changed,
 }
 
-/// What changes.
+/// A change in a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
     /// The policy, with its settings.

@@ -16,22 +16,22 @@ pub enum RnndbError {
         "No folder of the register database has {name}, which it needs (envytools generates nvchipsets.xml when it is built: give that folder as well)"
     )]
     Absent {
-        /// Which.
+        /// Its name.
         name: String,
     },
     /// A file that is needed.
     #[error("Cannot read {path}", path = .path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// It is no XML.
     #[error("{path} is no register database: {what}", path = .path.display())]
     Malformed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong, and where.
         what: String,

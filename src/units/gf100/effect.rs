@@ -45,7 +45,7 @@ pub enum Effect {
     },
     /// Translations are to be dropped.
     Flush {
-        /// Which.
+        /// The translations to drop.
         target: FlushTarget,
         /// The engines' translations may stay.
         hub_only: bool,

@@ -16,7 +16,7 @@ pub struct Invalidation {
 /// A doorbell of a channel as the driver names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
-    /// Runlist.
+    /// Number of the runlist.
     pub runlist: u16,
     /// Channel on it.
     pub chid: u16,

@@ -34,7 +34,7 @@ pub struct GspFaceConfig {
     pub revision: u8,
     /// Subsystem vendor id.
     pub subsystem_vendor: u16,
-    /// Subsystem id.
+    /// PCI subsystem id.
     pub subsystem: u16,
     /// Time for PTIMER.
     pub clock: Arc<dyn Clock>,

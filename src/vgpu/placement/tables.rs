@@ -17,7 +17,7 @@ pub struct WindowRun {
     pub target: PhysicalAddress,
 }
 
-/// What changed.
+/// Changes of a table.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Offset and size of what shows nothing any more.

@@ -19,7 +19,7 @@ pub enum DiskError {
     /// The file cannot be opened, read or measured.
     #[error("Cannot open the disk {}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What the kernel said.
         #[source]
@@ -28,7 +28,7 @@ pub enum DiskError {
     /// It is no raw image.
     #[error("{} is no disk: {why}", path.display())]
     NotRaw {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// What is the matter, and what to do.
         why: String,
@@ -39,7 +39,7 @@ pub enum DiskError {
         path.display()
     )]
     InUse {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
 }

@@ -9,14 +9,15 @@ use gpuvmk_chip::addr::Iova;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
 
-/// What the card is told of at a time.
+/// Bytes that are mapped for the card's DMA at a time.
 pub(in crate::register) const GRANULE: u64 = 2 << 20;
-/// Bus address of what is in place of the first byte of VRAM; low addresses stay free, so that a truncated
-/// address never reaches anybody's memory.
+/// Bus address of the memory in place of the first byte of VRAM. Low addresses stay free, so that a truncated
+/// address never reaches memory.
 pub(super) const FIRST_IOVA: u64 = 1 << 32;
 const NAME: &CStr = c"gpuvmk-vram";
 
-/// A file of shared memory. The card reaches the granules that it was told of, and they are locked in memory.
+/// A file of shared memory. The card reaches only granules that were mapped for its DMA, and these are locked
+/// in RAM.
 ///
 /// Offsets are from its first byte.
 pub(in crate::register) struct HostBacked {
@@ -44,7 +45,7 @@ impl HostBacked {
         self.memory.size()
     }
 
-    /// Where the card finds a byte, once it was told of it.
+    /// Bus address of a byte; valid once its granule was mapped for the card's DMA.
     pub(in crate::register) fn iova(&self, offset: u64) -> Iova {
         iova(self.first.saturating_add(offset))
     }

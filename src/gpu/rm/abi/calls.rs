@@ -52,13 +52,13 @@ pub(super) use layout;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Alloc {
-    /// Client.
+    /// Handle of the client.
     pub root: Handle,
-    /// Parent object.
+    /// Handle of the parent object.
     pub parent: Handle,
     /// The new object's handle; 0 lets the driver choose (clients).
     pub object: Handle,
-    /// Class.
+    /// Class number of the object.
     pub class: u32,
     /// Pointer to the class's parameters.
     pub params: u64,
@@ -68,9 +68,9 @@ pub struct Alloc {
     pub params_size: u32,
     /// Serialisation; none.
     pub flags: u32,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Unused.
+    /// Padding.
     pub pad: u32,
 }
 layout!(Alloc, 48, params @ 16, params_size @ 32, status @ 40);
@@ -79,13 +79,13 @@ layout!(Alloc, 48, params @ 16, params_size @ 32, status @ 40);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Free {
-    /// Client.
+    /// Handle of the client.
     pub root: Handle,
-    /// Its parent.
+    /// Handle of the parent object.
     pub parent: Handle,
-    /// Object.
+    /// Handle of the object.
     pub object: Handle,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
 }
 layout!(Free, 16, status @ 12);
@@ -94,19 +94,19 @@ layout!(Free, 16, status @ 12);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Control {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
-    /// Object.
+    /// Handle of the object.
     pub object: Handle,
-    /// Command.
+    /// Number of the control command.
     pub command: u32,
-    /// Flags; none.
+    /// Flags; always 0.
     pub flags: u32,
     /// Pointer to the parameters.
     pub params: u64,
     /// Their size.
     pub params_size: u32,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
 }
 layout!(Control, 32, params @ 16, status @ 28);
@@ -116,29 +116,29 @@ layout!(Control, 32, params @ 16, status @ 28);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct AllocMemory {
-    /// Client.
+    /// Handle of the client.
     pub root: Handle,
-    /// Parent object.
+    /// Handle of the parent object.
     pub parent: Handle,
     /// The new object's handle.
     pub object: Handle,
-    /// Class.
+    /// Class number of the object.
     pub class: u32,
     /// Flags, see [`super::flags::REGISTER_PAGES`].
     pub flags: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
     /// Address of the memory.
     pub memory: u64,
     /// Bytes less one.
     pub limit: u64,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
     /// File of a CPU mapping; none.
     pub fd: i32,
-    /// Unused.
+    /// Padding.
     pub pad2: u32,
 }
 layout!(AllocMemory, 56, memory @ 24, limit @ 32, status @ 40, fd @ 48);
@@ -147,27 +147,27 @@ layout!(AllocMemory, 56, memory @ 24, limit @ 32, status @ 40, fd @ 48);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct MapMemory {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
     /// Device or subdevice.
     pub device: Handle,
-    /// Memory object.
+    /// Handle of the memory object.
     pub memory: Handle,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What names the mapping when it is taken back.
+    /// The address that identifies the mapping when it is removed.
     pub address: u64,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
     /// Flags.
     pub flags: u32,
     /// The file that becomes the mapping's.
     pub fd: i32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(MapMemory, 56, offset @ 16, address @ 32, status @ 40, flags @ 44, fd @ 48);
@@ -176,17 +176,17 @@ layout!(MapMemory, 56, offset @ 16, address @ 32, status @ 40, flags @ 44, fd @ 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct UnmapMemory {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
     /// Device or subdevice.
     pub device: Handle,
-    /// Memory object.
+    /// Handle of the memory object.
     pub memory: Handle,
-    /// Unused.
+    /// Padding.
     pub pad: u32,
     /// The mapping.
     pub address: u64,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
     /// Flags.
     pub flags: u32,
@@ -197,17 +197,17 @@ layout!(UnmapMemory, 32, address @ 16, status @ 24);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct MapDma {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
-    /// Device.
+    /// Handle of the device.
     pub device: Handle,
     /// Virtual memory object.
     pub dma: Handle,
-    /// Memory object.
+    /// Handle of the memory object.
     pub memory: Handle,
     /// First byte of the memory.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// See [`super::flags::map`].
     pub flags: u32,
@@ -215,13 +215,13 @@ pub struct MapDma {
     pub flags2: u32,
     /// Storage kind, where flags say so.
     pub kind: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
-    /// Virtual address.
+    /// GPU virtual address.
     pub va: u64,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(MapDma, 64, flags @ 32, flags2 @ 36, kind @ 40, va @ 48, status @ 56);
@@ -230,25 +230,25 @@ layout!(MapDma, 64, flags @ 32, flags2 @ 36, kind @ 40, va @ 48, status @ 56);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct UnmapDma {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
-    /// Device.
+    /// Handle of the device.
     pub device: Handle,
     /// Virtual memory object.
     pub dma: Handle,
-    /// Memory object.
+    /// Handle of the memory object.
     pub memory: Handle,
-    /// Flags; none.
+    /// Flags; always 0.
     pub flags: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
-    /// Virtual address.
+    /// GPU virtual address.
     pub va: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(UnmapDma, 48, flags @ 16, va @ 24, size @ 32, status @ 40);
@@ -266,13 +266,13 @@ layout!(RegisterFd, 4);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct AllocOsEvent {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
-    /// Device.
+    /// Handle of the device.
     pub device: Handle,
     /// The file itself.
     pub fd: i32,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
 }
 layout!(AllocOsEvent, 16, status @ 12);
@@ -285,7 +285,7 @@ pub struct GetEventData {
     pub event: u64,
     /// Nonzero when more wait.
     pub more: u32,
-    /// Status.
+    /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
 }
 layout!(GetEventData, 16, more @ 8, status @ 12);
@@ -302,7 +302,7 @@ pub struct EventData {
     pub info32: u32,
     /// Depends on the notification.
     pub info16: u16,
-    /// Unused.
+    /// Padding.
     pub pad: u16,
 }
 layout!(EventData, 16);
@@ -326,7 +326,7 @@ layout!(CheckVersion, 72, version @ 8);
 pub struct CardInfo {
     /// Nonzero when there is one.
     pub valid: u8,
-    /// Unused.
+    /// Padding.
     pub pad0: [u8; 3],
     /// PCI domain.
     pub domain: u32,
@@ -336,7 +336,7 @@ pub struct CardInfo {
     pub slot: u8,
     /// PCI function.
     pub function: u8,
-    /// Unused.
+    /// Padding.
     pub pad1: u8,
     /// PCI vendor.
     pub vendor: u16,
@@ -346,7 +346,7 @@ pub struct CardInfo {
     pub gpu_id: u32,
     /// Interrupt line.
     pub interrupt: u16,
-    /// Unused.
+    /// Padding.
     pub pad2: u16,
     /// BAR0 address.
     pub registers: u64,
@@ -360,7 +360,7 @@ pub struct CardInfo {
     pub minor: u32,
     /// Name of the device, where it has one.
     pub name: [u8; 10],
-    /// Unused.
+    /// Padding.
     pub pad3: [u8; 2],
 }
 layout!(CardInfo, 72, domain @ 4, vendor @ 12, gpu_id @ 16, registers @ 24, framebuffer_size @ 48, minor @ 56);

@@ -55,7 +55,7 @@ pub struct RootParams {
     pub process: u32,
     /// Name of the process.
     pub name: [u8; 100],
-    /// Unused.
+    /// Padding.
     pub pad: u32,
     /// Kernel pointer; none.
     pub pid_info: u64,
@@ -74,15 +74,15 @@ impl Default for RootParams {
 pub struct DeviceParams {
     /// Device instance.
     pub device: u32,
-    /// The client.
+    /// Handle of the client.
     pub client_share: Handle,
     /// None.
     pub target_client: Handle,
     /// None.
     pub target_device: Handle,
-    /// Flags; none.
+    /// Flags; always 0.
     pub flags: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
     /// Size of the default address space; 0.
     pub va_size: u64,
@@ -92,7 +92,7 @@ pub struct DeviceParams {
     pub va_limit: u64,
     /// 0: several address spaces.
     pub va_mode: u32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(DeviceParams, 56, va_size @ 24);
@@ -121,7 +121,7 @@ layout!(UsermodeParams, 2);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct MemoryParams {
-    /// Who owns it, for the driver's own books.
+    /// Owner tag, for the driver's own books.
     pub owner: u32,
     /// `NVOS32_TYPE`.
     pub kind: u32,
@@ -143,13 +143,13 @@ pub struct MemoryParams {
     pub compression: u32,
     /// None.
     pub zcull: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
     /// No range.
     pub range_low: u64,
     /// No range.
     pub range_high: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Alignment, where the flags force one.
     pub alignment: u64,
@@ -169,7 +169,7 @@ pub struct MemoryParams {
     pub tag: u32,
     /// None.
     pub numa_node: i32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(MemoryParams, 128, attr @ 24, range_low @ 48, size @ 64, offset @ 80, address @ 96, space @ 108);
@@ -190,13 +190,13 @@ pub struct SpaceParams {
     pub internal_limit: u64,
     /// Default.
     pub big_page: u32,
-    /// Unused.
+    /// Padding.
     pub pad0: u32,
-    /// First address.
+    /// Its first address.
     pub base: u64,
     /// None.
     pub pasid: u32,
-    /// Unused.
+    /// Padding.
     pub pad1: u32,
 }
 layout!(SpaceParams, 56, base @ 40, pasid @ 48);
@@ -215,7 +215,7 @@ pub struct GroupParams {
     pub engine: u32,
     /// No.
     pub vgpu_plugin: u8,
-    /// Unused.
+    /// Padding.
     pub pad: [u8; 3],
 }
 layout!(GroupParams, 20);
@@ -232,7 +232,7 @@ pub struct ChannelParams {
     pub gpfifo: u64,
     /// Its entries.
     pub entries: u32,
-    /// Flags; none.
+    /// Flags; always 0.
     pub flags: u32,
     /// None.
     pub context_share: Handle,
@@ -250,7 +250,7 @@ pub struct ChannelParams {
     pub subdevice: u32,
     /// None.
     pub ecc_error: Handle,
-    /// What the firmware's clients tell; reserved here.
+    /// Reserved; used by clients in firmware.
     pub reserved: [u8; 224],
 }
 layout!(ChannelParams, 368, gpfifo @ 8, flags @ 20, space @ 28, userd @ 32, userd_offset @ 64, engine @ 128, reserved @ 144);
@@ -282,7 +282,7 @@ impl Default for ChannelParams {
 pub struct CopyParams {
     /// 1: the engine is a `NV2080_ENGINE_TYPE`.
     pub version: u32,
-    /// Engine.
+    /// The engine.
     pub engine: u32,
 }
 layout!(CopyParams, 8);

@@ -48,7 +48,7 @@ pub struct IdInfo {
 }
 control!(IdInfo = 0x205, "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2", 32);
 
-/// What the driver itself has in its books about an object (on the client).
+/// The driver's own record of an object (on the client).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct HandleInfo {
@@ -71,11 +71,11 @@ pub struct PteBlock {
     pub entry_size: u64,
     /// Compression tag.
     pub tag: u32,
-    /// Storage kind.
+    /// Storage kind, as in a page-table entry.
     pub kind: u32,
     /// See [`PteBlock::is_plain`].
     pub flags: u32,
-    /// Unused.
+    /// Padding.
     pub unused: u32,
 }
 
@@ -85,7 +85,7 @@ impl PteBlock {
         self.page_size != 0 && self.flags & 1 != 0
     }
 
-    /// That whoever is not privileged may read it.
+    /// True when unprivileged clients may read it.
     pub const fn is_plain(&self) -> bool {
         let shaders_write_only = self.flags >> 13 & 3 == 2;
         self.is_valid() && self.flags & 1 << 18 == 0 && !shaders_write_only
@@ -111,7 +111,7 @@ pub struct PteInfo {
     pub blocks: [PteBlock; 5],
     /// The address space.
     pub space: Handle,
-    /// Unused.
+    /// Padding.
     pub unused: u32,
 }
 control!(PteInfo = 0x0080_1801, "NV0080_CTRL_CMD_DMA_GET_PTE_INFO", 184, blocks @ 16, space @ 176);
@@ -145,7 +145,7 @@ pub struct ArchInfo {
     pub revision: u32,
     /// Sub-revision.
     pub subrevision: u8,
-    /// Unused.
+    /// Padding.
     pub pad: [u8; 3],
 }
 control!(ArchInfo = 0x2080_1701, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", 16);
@@ -154,7 +154,7 @@ control!(ArchInfo = 0x2080_1701, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", 16);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Engines {
-    /// Entries.
+    /// Number of entries.
     pub count: u32,
     /// `NV2080_ENGINE_TYPE` each.
     pub list: [u32; 84],
@@ -167,7 +167,7 @@ impl Default for Engines {
     }
 }
 
-/// What a copy engine can do (on the subdevice).
+/// Capabilities of a copy engine (on the subdevice).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CopyCaps {
@@ -175,7 +175,7 @@ pub struct CopyCaps {
     pub engine: u32,
     /// Bits.
     pub caps: [u8; 2],
-    /// Unused.
+    /// Padding.
     pub pad: [u8; 2],
 }
 control!(CopyCaps = 0x2080_2a03, "NV2080_CTRL_CMD_CE_GET_CAPS_V2", 8);
@@ -235,13 +235,13 @@ pub struct SetNotification {
     pub action: u32,
     /// No.
     pub notify_state: u8,
-    /// Unused.
+    /// Padding.
     pub pad0: [u8; 3],
     /// Unused.
     pub info32: u32,
     /// Unused.
     pub info16: u16,
-    /// Unused.
+    /// Padding.
     pub pad1: [u8; 2],
 }
 control!(SetNotification = 0x2080_0301, "NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION", 20, info32 @ 12);
@@ -255,7 +255,7 @@ pub const DISABLE_MAX: usize = 64;
 pub struct DisableChannels {
     /// 1 to disable.
     pub disable: u8,
-    /// Unused.
+    /// Padding.
     pub pad0: [u8; 3],
     /// Channels.
     pub count: u32,
@@ -263,7 +263,7 @@ pub struct DisableChannels {
     pub only_scheduling: u8,
     /// No.
     pub rewind: u8,
-    /// Unused.
+    /// Padding.
     pub pad1: [u8; 6],
     /// None.
     pub preempt_event: u64,
@@ -307,7 +307,7 @@ control!(GroupSchedule = 0xa06c_0101, "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE", 3);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct GroupTimeslice {
-    /// Microseconds.
+    /// Time in microseconds.
     pub micros: u64,
 }
 control!(GroupTimeslice = 0xa06c_0103, "NVA06C_CTRL_CMD_SET_TIMESLICE", 8);
@@ -320,14 +320,14 @@ pub struct GroupPreempt {
     pub wait: u8,
     /// 1: the time below counts.
     pub manual_timeout: u8,
-    /// Unused.
+    /// Padding.
     pub pad: [u8; 2],
-    /// Microseconds.
+    /// Time in microseconds.
     pub timeout_micros: u32,
 }
 control!(GroupPreempt = 0xa06c_0105, "NVA06C_CTRL_CMD_PREEMPT", 8, timeout_micros @ 4);
 
-/// What to write to the doorbell for a channel (on the channel).
+/// The token to write to the doorbell for a channel (on the channel).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct WorkSubmitToken {
@@ -340,7 +340,7 @@ control!(WorkSubmitToken = 0xc36f_0108, "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InvalidateTlb {
-    /// Address space.
+    /// Handle of the address space.
     pub space: Handle,
     /// 1: all levels.
     pub flags: u32,

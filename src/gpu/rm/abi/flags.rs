@@ -4,7 +4,7 @@
 /// 12), no CPU mapping wanted (1 << 30). For memory of a process that the GPU is to reach.
 pub const REGISTER_PAGES: u32 = 1 << 4 | 5 << 12 | 1 << 30;
 
-/// Who owns memory, in the driver's own books; it must not be 0. `gpvk`.
+/// Owner tag of memory, for the driver's own books; must not be 0. `gpvk` in ASCII.
 pub const OWNER: u32 = 0x6770_766b;
 
 /// Fields of `NVOS32_ATTR`.

@@ -1,4 +1,4 @@
-//! What the NVIDIA driver answers: its status numbers and their names.
+//! Status numbers of the NVIDIA driver, and their names.
 
 use std::fmt;
 

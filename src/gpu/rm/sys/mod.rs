@@ -37,7 +37,7 @@ impl NodeKernel {
         Ok(Self { control, places: places.clone() })
     }
 
-    /// What the module says its version is.
+    /// The version that the module reports.
     ///
     /// # Errors
     /// The module refuses to say.
@@ -143,7 +143,7 @@ impl Kernel for NodeKernel {
         let (event, more, status) = ioctl::next_event(file)?;
         match RmStatus(status) {
             RmStatus::OK => Ok(Some((event, more))),
-            // What the module says when there is none.
+            // The module's answers when there is none.
             RmStatus::ERR_OPERATING_SYSTEM | RmStatus::ERR_GENERIC => Ok(None),
             other => Err(CallError::Status(other)),
         }

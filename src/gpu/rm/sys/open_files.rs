@@ -1,9 +1,9 @@
-//! Whether files that were given away are still somebody's: open in a process, mapped, or under way in a
+//! Tells whether files that were given away are still in use: open in a process, mapped, or under way in a
 //! socket.
 //!
-//! An epoll set knows its files without keeping them: the kernel takes a file out when the last of its
-//! descriptors and mappings is gone, whoever had them, and whatever they did with it. What is in the set is
-//! told by its entry in `/proc`. (Locks would not do: who has a file can take its locks away.)
+//! An epoll set knows its files without keeping them open: the kernel removes a file when its last descriptor
+//! and mapping in any process is gone. The set's entry in `/proc` lists its files. (Locks would not do: a
+//! holder of the file can remove its locks.)
 #![allow(unsafe_code, reason = "the epoll wrapper takes descriptors by number only")]
 
 use std::fs::File;
@@ -18,10 +18,10 @@ use crate::rm::kernel::OpenFiles;
 /// Bytes of the entry that are read at a time.
 const CHUNK: usize = 16 << 10;
 
-/// Files by an epoll set, which nobody waits for.
+/// Files in an epoll set, which is never waited on.
 pub struct EpollFiles {
     epoll: Epoll,
-    /// What the kernel tells of it.
+    /// The set's entry in `/proc`.
     entry: File,
 }
 
@@ -60,7 +60,7 @@ impl EpollFiles {
 
 impl OpenFiles for EpollFiles {
     fn watch(&mut self, file: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        // Nobody waits for the set; what it would tell of a file is of no interest.
+        // The set is never waited on, so the events of a file do not matter.
         self.epoll.ctl(ControlOperation::Add, file.as_raw_fd(), EpollEvent::new(EventSet::empty(), key))
     }
 

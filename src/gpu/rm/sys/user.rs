@@ -1,4 +1,4 @@
-//! Who this process is to the kernel: root, for a while somebody else, then that for good.
+//! The user of this process: root, then for a while an ordinary user, then that for good.
 #![allow(unsafe_code, reason = "changing the ids of a whole process has no safe form")]
 
 use std::io;

@@ -34,7 +34,7 @@ pub struct Gf100Config {
     pub revision: u8,
     /// Subsystem vendor id.
     pub subsystem_vendor: u16,
-    /// Subsystem id.
+    /// PCI subsystem id.
     pub subsystem: u16,
     /// VBIOS image; `None` builds one.
     pub vbios: Option<Vec<u8>>,
