@@ -2,9 +2,9 @@
 //!
 //! They are given out in chunks, which are as large as the physical GPU's largest page, and at least as the
 //! large pages of the host's processor and IOMMU. Guest-physical addresses of one chunk become bus addresses
-//! of one chunk, at the same place in it, so that large pages stay large pages, and that pages which a
-//! guest's machine maps one by one lie beside each other again. A tenant's chunks that follow each other are
-//! a run on the bus too wherever there is room.
+//! of one chunk, at the same place in it. So large pages stay large pages, and pages that a guest's machine
+//! maps one by one become adjacent again. Consecutive chunks of a tenant are consecutive on the bus too
+//! wherever there is room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use gpuvmk_chip::addr::{Gpa, Iova};
 /// The large pages of the host's processor and IOMMU.
 const LEAST_CHUNK: u64 = 2 << 20;
 
-/// The bus addresses that nobody has. Counted in chunks.
+/// The free bus addresses, counted in chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusSpace {
     chunk: u64,
@@ -119,7 +119,7 @@ impl Runs {
     }
 
     /// Bus addresses for a range of guest-physical ones of which nothing is mapped. Only its first and its
-    /// last chunk can be somebody's already, so it becomes three pieces at most.
+    /// last chunk can be in use already, so it becomes three pieces at most.
     pub(super) fn place(&mut self, space: &mut BusSpace, gpa: Gpa, size: u64) -> Option<Vec<DmaRange>> {
         self.chunk = space.chunk;
         let end = gpa.0.checked_add(size)?;

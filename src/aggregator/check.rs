@@ -1,10 +1,10 @@
-//! The check of what a tenant wants mapped: every target is translated from the tenant's terms to hardware's,
-//! page by page where it must be, and what lies outside the tenant's partition or memory becomes a fault
-//! entry, never somebody else's page.
+//! The check of a tenant's mappings. Every target is translated from the tenant's terms to hardware's, page
+//! by page where it must be. A target outside the tenant's partition or memory becomes a fault entry, never
+//! another tenant's page.
 //!
-//! Storage kinds are checked in the same way: a compressed one becomes the one that is laid out alike and is
-//! not compressed, because what compression keeps beside the pages is shared by all VMs; pages with a kind
-//! that the chip does not have become faults.
+//! Storage kinds are checked in the same way. A compressed kind becomes the uncompressed one of the same
+//! layout, because the compression's bookkeeping is shared by all VMs. Pages with a kind that the chip does
+//! not have become faults.
 //!
 //! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
 //! whole request; a bad *target* costs only its own pages.
@@ -44,7 +44,7 @@ pub enum RunError {
     TooManyPieces,
 }
 
-/// What a checked request does to the host address space.
+/// Changes of the host address space that a checked request makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CheckedUpdate {
     /// Runs to unmap: what the tenant asked for, and pages with bad targets.
@@ -57,10 +57,10 @@ pub struct CheckedUpdate {
     pub first_bad: Option<(GpuVa, GuestTarget)>,
 }
 
-/// What requests of one tenant are checked against.
+/// The limits of one tenant's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker<'a> {
-    /// What the physical GPU can address.
+    /// The physical GPU, with the addresses that it has.
     pub info: &'a GpuInfo,
     /// The tenant's VRAM.
     pub partition: &'a Partition,
@@ -102,8 +102,8 @@ impl Checker<'_> {
         map.iter().try_for_each(|run| shapes.check(run.va, run.pages, run.page_shift))
     }
 
-    /// Checks and translates runs from the front of `map`, whose shapes were checked: about `most_runs` of
-    /// them and `most_pages` pages. What was translated is taken off.
+    /// Checks and translates runs from the front of `map`, whose shapes were checked before: about
+    /// `most_runs` of them and `most_pages` pages. Translated runs are removed from `map`.
     pub fn some(&self, map: &mut VecDeque<GuestMapping>, most_runs: usize, most_pages: u32) -> CheckedUpdate {
         let mut out = CheckedUpdate::default();
         let mut ranges = Ranges::of(self.memory, map.len().min(most_runs));
@@ -258,7 +258,7 @@ impl<'a> Ranges<'a> {
     }
 }
 
-/// What virtual sides of runs must keep to.
+/// The rules for virtual sides of runs.
 #[derive(Clone, Copy)]
 struct Shapes {
     /// The sum of the page sizes that there are.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use gpuvmk_chip::Chip;
 
-/// A chip as a peer names it: one that is known here, or any other name. A peer of another release may have
-/// chips that this one has not; it is told of its release, or that this GPU is another chip.
+/// A chip as a peer names it: one that is known here, or any other name. A peer of another release may know
+/// chips that this one does not; the refusal then names its release, or says that this GPU is another chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChipName {
     /// One that is known.

@@ -1,4 +1,5 @@
-//! Who says hello, by the kernel's word: nothing that a back end says of itself is in here.
+//! The peer that sends a hello, as the kernel identifies it. Nothing that a back end claims about itself is
+//! in here.
 
 /// A process that wants to become a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The control socket: operators ask in JSON-RPC 2.0, a line a request, a line an answer.
 //!
-//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed,
-//! none may be silent or not read for long, and whoever has been so for longest makes room for the next. The
-//! aggregator's thread only ever hands over a finished status; while one operator waits for it, so do the
-//! others.
+//! [`methods`] has the methods. One thread serves all operators from one event loop. Few connections are
+//! allowed. None may be silent, or leave answers unread, for long: the one that did so for longest makes room
+//! for the next. The aggregator's thread only ever hands over a finished status; while one operator waits for
+//! it, so do the others.
 
 pub mod methods;
 mod operator;
@@ -70,7 +70,7 @@ impl ControlServer {
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             jail::enter(Role::Control);
             loop {
-                // With nobody there, nothing is due.
+                // Without connections, nothing is due.
                 let idle =
                     manager.subscriber_mut(sessions).is_ok_and(|sessions| sessions.operators.is_empty());
                 if let Err(error) = manager.run_with_timeout(if idle { -1 } else { LOOK_MS }) {
@@ -156,8 +156,8 @@ impl ControlSessions {
         }
     }
 
-    /// Lets go of whoever has kept us waiting for longest, if there are as many as are served: operators ask
-    /// and leave.
+    /// Drops the connection that has kept us waiting for longest, if as many as allowed are open: operators
+    /// ask and leave.
     fn make_room(&mut self, ops: &mut EventOps<'_>) {
         let now = Instant::now();
         let longest =
@@ -224,7 +224,7 @@ impl ControlSessions {
     }
 }
 
-/// What somebody is told who may not operate.
+/// The answer to a peer that may not operate.
 fn farewell(refused: NotAllowed) -> Vec<u8> {
     let failure = rpc::Code::NotAllowed.because(refused.to_string());
     let mut line = rpc::failed(&serde_json::Value::Null, &failure).to_string().into_bytes();

@@ -2,9 +2,9 @@
 //! each was made reachable.
 //!
 //! Bus addresses of all tenants share one space (the physical GPU has one); a guest never learns them
-//! ([`bus_space`](super::bus_space)). Ranges that follow each other in guest-physical and bus addresses and
-//! in one file are one, and part of a range may go: a machine with an IOMMU maps its pages one by one, and
-//! takes them away in any order.
+//! ([`bus_space`](super::bus_space)). Ranges that are adjacent in guest-physical addresses, bus addresses and
+//! file are joined, and a part of a range may be removed: a machine with an IOMMU maps its pages one by one,
+//! and removes them in any order.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ impl Held {
     }
 }
 
-/// Pieces of ranges that may stay behind when parts go. Who splits on loses what it leaves.
+/// Limit of pieces that stay behind when parts of ranges are removed. Beyond it, the rest of a range is
+/// removed too.
 const MOST_PIECES: usize = gpuvmk_pci::dma::MAX_MAPPINGS;
 
 /// The guest memory of one tenant.
@@ -170,8 +171,8 @@ impl DmaMap {
         self.ranges.insert(whole.range.gpa.0, whole);
     }
 
-    /// What of `[gpa, gpa + size)` is held: ranges and parts of them. More than that where a range would be
-    /// split once too often.
+    /// The ranges, and parts of ranges, in `[gpa, gpa + size)`. Whole ranges where a split would exceed the
+    /// limit.
     pub fn inside(&self, gpa: Gpa, size: u64) -> Vec<DmaRange> {
         let end = gpa.0.saturating_add(size);
         let below = self.ranges.range(..gpa.0).next_back().filter(|(_, held)| held.end() > gpa.0);

@@ -1,10 +1,10 @@
 //! The doorbell board: how a tenant tells the aggregator of new work without a message.
 //!
-//! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word
-//! a channel (and a time, for statistics) and a bitmap of channels with news, and cannot overflow, whatever
-//! the sender does; rings that come faster than they are taken merge. A receiver that is awake costs the
-//! sender no system call; one that is about to sleep announces it in `waiting` and is woken by an eventfd.
-//! The [`Mailbox`] for requests lies behind it.
+//! A doorbell is a level, not a record: only the channel's last GP_PUT counts. So the board holds one word a
+//! channel (and a time, for statistics) and a bitmap of channels that were rung. It cannot overflow, whatever
+//! the sender does; rings that come faster than they are taken merge. While the receiver is awake, a ring
+//! costs the sender no system call. Before it sleeps, it sets `waiting`, and the sender wakes it by an
+//! eventfd. The [`Mailbox`] for requests lies behind the board.
 //!
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
@@ -83,12 +83,12 @@ impl DoorbellReceiver {
         Mailbox::new(&self.board, MAILBOX)
     }
 
-    /// Takes all news, lowest channel first; at most one call of `ring` for each channel, with the time at
-    /// which it was rung (see [`latency::stamp`]). Returns how many.
+    /// Takes all pending doorbells, lowest channel first: one call of `ring` for each channel, with the time
+    /// at which it was rung (see [`latency::stamp`]). Returns their number.
     pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
         let mut taken: usize = 0;
         for word in 0..NEWS_WORDS {
-            // A plain load first: a board without news costs no locked instruction.
+            // A plain load first: a board without doorbells costs no locked instruction.
             if self.board.word(NEWS + word).load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -106,7 +106,7 @@ impl DoorbellReceiver {
         taken
     }
 
-    /// What the sender says of itself.
+    /// The sender's report about itself.
     pub fn report(&self) -> Report {
         Report::load(&self.board, REPORT)
     }
@@ -122,8 +122,8 @@ impl DoorbellReceiver {
         trapped
     }
 
-    /// Announces that the receiver is going to sleep. False when there is news already: take it first. A
-    /// request that is being carried out (`answering`) is no news.
+    /// Announces that the receiver is going to sleep. False when doorbells or a request are pending: take
+    /// them first. A request that is being carried out (`answering`) does not count.
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -191,7 +191,7 @@ impl DoorbellSender {
         fence(Ordering::SeqCst);
         let waiting = || self.board.word(WAITING);
         if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
-            // A full counter means that the receiver was told often enough.
+            // A full counter means that a wake-up is pending.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }

@@ -5,11 +5,10 @@
 //! consumer that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss,
 //! counted.
 //!
-//! A driver that looks at fences itself has masked the interrupt that such a notification becomes. Its vGPU
-//! says so ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody
-//! looks. Where the notification would become a message, and nothing else, the vGPU says that too: then the
-//! producer sends the message itself ([`super::message`]), once, and the bits stay until the driver's handler
-//! comes for them.
+//! A driver that polls fences has masked the interrupt that such a notification becomes. Its vGPU says so
+//! ([`Notifications`]), and is then not woken: the bits stay until they are asked for. Where the notification
+//! would become a message and nothing else, the vGPU says that too. Then the producer sends the message
+//! itself ([`super::message`]), once, and the bits stay until the driver's handler reads them.
 //!
 //! The wake-up is a pipe, not an eventfd: each end of a pipe has its own open file description, so a hostile
 //! consumer cannot turn the producer's writes into blocking ones. The consumer sees the aggregator's death as
@@ -37,13 +36,13 @@ pub const CAPACITY: u32 = 512;
 const HEAD: usize = 0;
 const TAIL: usize = 16;
 const WAITING: usize = 32;
-/// What a notification is to the consumer: 0, a reason to wake it up; else of the bits below.
+/// The consumer's interest in notifications: 0 to be woken; else the bits below.
 const INTEREST: usize = 33;
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
 
-/// Nothing: nobody would see it.
+/// None: the driver would not see them.
 const UNASKED: u32 = 1 << 31;
 /// The message was sent.
 const SENT: u32 = 1 << 30;
@@ -51,8 +50,8 @@ const SENT: u32 = 1 << 30;
 const ENGINES: u32 = EngineSet::all().bits();
 const _: () = assert!(ENGINES & (UNASKED | SENT) == 0);
 
-/// Who wakes the consumer up, and sends its driver's messages, in the producer's place: both may take as long
-/// as others like. Calls neither wait nor fail; several may become one.
+/// Wakes the consumer and sends its driver's messages in the producer's place: other processes can make both
+/// take long. Calls neither wait nor fail; several may become one.
 pub trait WakeHelper: std::fmt::Debug + Send + Sync {
     /// Wakes the consumer up.
     fn events(&self);
@@ -66,7 +65,7 @@ pub trait WakeHelper: std::fmt::Debug + Send + Sync {
 enum Wakes {
     /// Here and now.
     Here { pipe: OwnedFd, message: Option<Message> },
-    /// By somebody else.
+    /// By another thread.
     Helper {
         helper: Arc<dyn WakeHelper>,
         /// It has a message to send.
@@ -92,8 +91,8 @@ pub struct EventConsumer {
     head: u32,
 }
 
-/// The tenant's notifications of finished work, for whoever knows whether its driver has them masked. Besides
-/// the consumer's thread.
+/// The tenant's notifications of finished work, for the part of the backend that knows whether the driver has
+/// masked them. May be used beside the consumer's thread.
 #[derive(Clone, Debug)]
 pub struct Notifications {
     ring: Arc<SharedWords>,
@@ -155,7 +154,8 @@ impl EventProducer {
         }
     }
 
-    /// A message that was ordered could not be sent: the consumer is told, and may send its messages itself.
+    /// A message that was ordered could not be sent: the consumer is told, so that it can send its messages
+    /// itself.
     pub fn unsent(&mut self, error: &io::Error) {
         self.note_unsent(error);
         self.push(Event::Unsent);
@@ -169,8 +169,8 @@ impl EventProducer {
         if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
             return false;
         }
-        // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he
-        // says so first, and looks then; here it is the other way round.
+        // A masked notification, or one that the driver comes for anyway, is taken when the interest changes:
+        // the consumer stores the interest first and reads the bits then; here the order is the reverse.
         let interest = self.ring.word(INTEREST).load(Ordering::SeqCst);
         if interest == 0 {
             return true;
@@ -244,8 +244,8 @@ impl EventProducer {
         let waiting = || self.ring.word(WAITING);
         if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
             match &self.wakes {
-                // A full pipe means that the consumer was told often enough; a broken one, that it is gone,
-                // which its socket tells too.
+                // A full pipe means that a wake-up is pending; a broken one, that the consumer is gone, which
+                // its socket shows too.
                 Wakes::Here { pipe, .. } => drop(rustix::io::write(pipe, &[1])),
                 Wakes::Helper { helper, .. } => helper.events(),
             }
@@ -282,7 +282,7 @@ impl EventConsumer {
                 taken = taken.saturating_add(1);
             }
         }
-        // What a message was sent for is left to whoever handles it.
+        // Notifications that a message was sent for are left to its handler.
         if self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT == 0 {
             for engine in take_notified(&self.ring).engines() {
                 each(Event::NonStall(engine));
@@ -324,7 +324,7 @@ impl EventConsumer {
         !news
     }
 
-    /// What the wake-up says, which others may have taken.
+    /// The cause of a wake-up; its events may have been taken already.
     fn woken(&self) -> io::Result<Woken> {
         let mut bytes = [0; 64];
         match rustix::io::read(&self.wake, &mut bytes) {
@@ -336,7 +336,8 @@ impl EventConsumer {
 }
 
 impl Notifications {
-    /// What they are from now on. What came while they were nothing is the answer, once they are something.
+    /// Sets the interest in notifications from now on. When they are no longer masked, returns those that
+    /// came while they were.
     pub fn interest(&self, interest: InterruptInterest) -> Deferred {
         let sent = self.ring.word(INTEREST).swap(word_of(interest), Ordering::SeqCst) & SENT != 0;
         let engines = if interest == InterruptInterest::Masked {
@@ -347,10 +348,11 @@ impl Notifications {
         Deferred { engines, sent }
     }
 
-    /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::interest`] says so.
+    /// Takes all pending notifications. If a message was sent, no other is sent before the next
+    /// [`Self::interest`].
     pub fn take(&self) -> Deferred {
-        // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark
-        // away.
+        // A plain load first: without a change it costs no locked instruction. No other thread clears the
+        // mark.
         let sent = self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT != 0;
         if sent {
             self.ring.word(INTEREST).store(0, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A physical GPU that only remembers what it was told: for tests of everything above it.
+//! A physical GPU that only records its calls: for tests of everything above it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ pub const MIB: u64 = 1 << 20;
 pub const CLASS_COMPUTE: u32 = 0xcbc0;
 pub const CLASS_COPY: u32 = 0xc8b5;
 
-/// What the fake GPU knows.
+/// State of the fake GPU.
 #[derive(Debug, Default)]
 pub struct State {
     pub spaces: BTreeMap<SpaceHandle, BTreeMap<(u8, u64), HostTarget>>,
@@ -50,14 +50,14 @@ pub struct State {
     pub forced: Vec<HostChannel>,
     pub owners: BTreeMap<u64, (u64, Option<TenantId>)>,
     pub objects: Vec<(HostChannel, u32, Engine)>,
-    /// What was shared must be scrubbed.
+    /// Shared memory must be scrubbed.
     pub dirty: bool,
     /// Scrubbing fails.
     pub unscrubbable: bool,
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
     pub scrubbing: BTreeMap<u64, u32>,
-    /// Somebody still has what was shared.
+    /// A process still has shared memory.
     pub held: bool,
     pub renewed: Vec<(HostVram, u64)>,
     /// GP_PUT that guests have stored in their channels' USERD.

@@ -3,16 +3,15 @@
 //! A run's threads take turns. Each stops before every step that others can notice ([`point`],
 //! [`wait_until`], [`word`] before each access to memory that processes share), and one of those that can go
 //! on is chosen. [`explore`] runs the same threads again and again until every choice has been made in every
-//! state. So the code under test is the real one, executed by threads of its own, with memory as if each step
-//! were carried out at once everywhere (which is what `SeqCst` promises).
+//! state. So the code under test is the real one, executed by real threads, with memory as if each step took
+//! effect everywhere at once (as `SeqCst` promises).
 //!
-//! Two orders that lead to the same state go on in the same way, and only one is followed. A state is what
-//! `World::fingerprint` says of what is shared, and for each thread how many steps it has done and what it
-//! has seen since it last said that it has forgotten everything ([`forget`]): threads do what follows from
-//! that.
+//! Two orders that lead to the same state go on in the same way, and only one is followed. A state is the
+//! fingerprint of the shared memory (`World::fingerprint`), and for each thread the number of its steps and
+//! the values that it has seen since its last call of [`forget`]. These determine what threads do next.
 //!
-//! Orders in which threads are interrupted very often are many, and find little that others do not: a search
-//! tries all with so many interruptions as it is told. Where a thread waits, going on with any other is none.
+//! Orders with very many interruptions are numerous, and find little that others do not: a search tries all
+//! orders with up to a given number of interruptions. A switch away from a thread that waits does not count.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +26,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What the threads of a run share.
+/// The memory that the threads of a run share.
 pub trait World: Send + Sync + 'static {
     /// The state of what is shared, as a number. Called between two steps.
     fn fingerprint(&self) -> u64;
@@ -35,8 +34,8 @@ pub trait World: Send + Sync + 'static {
     /// As before the first step.
     fn reset(&self);
 
-    /// All threads are done, or (`stuck`) those with these numbers wait and nobody is left who could wake
-    /// them up. What is wrong with that.
+    /// Judges the end of a run: all threads are done, or those in `stuck` wait for ever. Returns what is
+    /// wrong, in words.
     fn judge(&self, stuck: &[usize]) -> Option<String>;
 
     /// Whether accesses to the shared word at `index` are steps.
@@ -120,7 +119,7 @@ pub fn word(index: usize, value: impl Fn() -> u32) {
     }
 }
 
-/// What the calling thread learnt by its last step.
+/// Notes a value that the calling thread has seen by its last step.
 pub fn saw(what: impl Hash) {
     if let Some((run, number)) = me() {
         run.note(number, what);
@@ -241,14 +240,14 @@ impl Run {
     }
 }
 
-/// What came of a search.
+/// Result of a search.
 #[derive(Debug)]
 pub struct Found {
     /// States in which there was a choice.
     pub states: usize,
     /// Number of runs.
     pub runs: u64,
-    /// What was wrong first, and the choices that lead there.
+    /// The first problem, and the choices that lead to it.
     pub problem: Option<String>,
 }
 
@@ -321,7 +320,7 @@ fn one<W: World>(
             })
         })
         .collect();
-    // Nobody has the turn: whoever begins interrupts nobody.
+    // No thread has the turn: the first one interrupts none.
     run.choose(&mut run.lock());
     for thread in threads {
         if let Err(panic) = thread.join() {

@@ -49,7 +49,7 @@ pub struct Grant {
     pub window: Vec<SharedMemory>,
 }
 
-/// Notifications of finished work that were held back until somebody asked for them.
+/// Notifications of finished work that were held back until they were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferred {
     /// Engines on which work ended. Empty: none was held back.
@@ -60,9 +60,9 @@ pub struct Deferred {
 
 /// Receives what the aggregator tells a tenant.
 ///
-/// The link calls it, mostly on a thread of its own, one call at a time and in the order of the events,
-/// except that notifications of finished work may come after what happened later. A handler must not call the
-/// link: it may hold locks that the link needs.
+/// The link calls it, mostly on its own thread, one call at a time and in the order of the events.
+/// Notifications of finished work are the exception: they may come after later events. A handler must not
+/// call the link: it may hold locks that the link needs.
 pub trait EventHandler: Send + Sync {
     /// An event arrived. Its channel numbers are the guest's.
     fn event(&self, event: Event);
@@ -73,20 +73,20 @@ pub trait EventHandler: Send + Sync {
 /// A tenant's connection to its aggregator, after admission.
 ///
 /// Every method may be called from any thread. Only [`Self::request`] waits for an answer. Dropping the link
-/// ends the tenancy. No method has a default: whoever wraps a link says what becomes of each.
+/// ends the tenancy. No method has a default, so a wrapper must decide about each.
 pub trait AggregatorLink: Send + Sync {
     /// Sends a request and waits for its answer. Requests of several threads go one after the other.
     ///
     /// `file` comes with [`Request::DmaMap`] and with a [`Request::MessageEvent`] that gives an eventfd, and
     /// with no other request. The aggregator gets a duplicate of it. An answer does not wait for a guest's
-    /// work, but a long request is carried out in slices between those of other tenants, and
+    /// work. But a long request is carried out in slices between those of other tenants, and
     /// [`Request::Reset`] is answered when none of the tenant's channels is on hardware any more.
     ///
     /// # Errors
     /// [`LinkError::Refused`]: it was not carried out. [`LinkError::Lost`]: it may or may not have been.
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError>;
 
-    /// True once this process has been told to end. Requests fail from then on, so the caller should neither
+    /// True once this process was ordered to end. Requests fail from then on, so the caller should neither
     /// retry nor report them. The aggregator takes everything of the tenant back when the connection closes.
     fn is_ending(&self) -> bool;
 
@@ -109,7 +109,7 @@ pub trait AggregatorLink: Send + Sync {
 
     /// Says what the guest's driver would notice if work ended now. Call it whenever that changes.
     ///
-    /// With [`InterruptInterest::Masked`] notifications are held back and wake nobody. With
+    /// With [`InterruptInterest::Masked`] notifications are held back and wake no thread. With
     /// [`InterruptInterest::Wake`], as at the beginning, they come as [`Event::NonStall`]. With
     /// [`InterruptInterest::Message`] the aggregator sends the message itself, once, if it has an eventfd for
     /// it ([`Request::MessageEvent`]), and holds back what it sent the message for.

@@ -112,7 +112,7 @@ fn lost(error: &dyn std::fmt::Display) -> LinkError {
     LinkError::Lost(error.to_string())
 }
 
-/// Nobody waits for an answer any more. The aggregator takes everything back when the connection closes.
+/// No one waits for an answer any more. The aggregator takes everything back when the connection closes.
 fn ending() -> LinkError {
     LinkError::Lost("this side is to end".to_owned())
 }
@@ -125,13 +125,13 @@ fn handshake(
     let mut exchange = Exchange::new(socket, timeouts);
     let mut files = Vec::new();
     if let Err(lost) = exchange.send(&Request::Hello(hello), None) {
-        // Whom it turns away at once is told why before it hangs up.
+        // A refusal is sent before the aggregator hangs up.
         return match exchange.receive(&mut files) {
             Ok(Reply::Refused { kind, message }) => Err(LinkError::Refused { kind, message }),
             Ok(_) | Err(_) => Err(lost),
         };
     }
-    // The answer may take until somebody else's resources are free.
+    // The answer may take until another tenant's resources are free.
     let welcome = match exchange.receive(&mut files)? {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused { kind, message } => return Err(LinkError::Refused { kind, message }),
@@ -266,9 +266,9 @@ impl Exchange {
 /// Where the events go.
 #[derive(Debug)]
 enum EventThread {
-    /// Nobody is connected.
+    /// No handler is connected.
     Idle(Box<EventConsumer>),
-    /// Somebody is.
+    /// A handler is connected; the thread that calls it.
     Running(JoinHandle<()>),
     /// The thread could not be started, or has been waited for.
     Ended,
@@ -371,7 +371,7 @@ fn deliver(mut events: EventConsumer, stop: &OwnedFd, handler: &dyn EventHandler
         match events.wait(stop.as_fd()) {
             Ok(Woken::News) => {}
             Ok(Woken::Ended) => {
-                // What it said last comes first.
+                // Its last events come first.
                 events.take(|event| handler.event(event));
                 if !stopped() {
                     handler.lost("it ended, or closed the connection");

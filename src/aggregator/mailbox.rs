@@ -1,10 +1,10 @@
 //! The mailbox: one short request and its answer through shared memory, while both sides are awake.
 //!
-//! A message through a socket costs two system calls on each side, and a wake-up where somebody sleeps. A
-//! tenant that has CPUs to spare puts its request here and looks for the answer for a while; if none comes it
-//! says that it goes to sleep, and the answer comes through the socket. Requests with files, long ones, and
-//! those of tenants that do not wait awake go through the socket altogether. There is one request at a time
-//! on either way.
+//! A message through a socket costs two system calls on each side, and a wake-up where the other end sleeps.
+//! A tenant that has CPUs to spare puts its request here and polls for the answer for a while. If none comes
+//! it announces that it sleeps, and the answer comes through the socket. Requests with files, long ones, and
+//! those of tenants that do not poll go through the socket altogether. There is one request at a time on
+//! either way.
 //!
 //! The tenant can write all of this memory at any time. The aggregator takes a copy of the request before it
 //! looks at it, and a state that makes no sense costs the tenant its own answer.
@@ -37,7 +37,7 @@ mod state {
     pub const AT_SOCKET: u32 = 4;
 }
 
-/// What the sender of a request finds.
+/// State of a request for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing yet.
@@ -133,7 +133,7 @@ impl<'a> Mailbox<'a> {
         self.word(LENGTH).store(length, Ordering::Relaxed);
     }
 
-    /// What is there, as far as it fits; the length is the other side's word.
+    /// Reads the message. Its length is the other side's word, so it is cut to the buffer.
     fn read(&self, bytes: &mut [u8]) -> usize {
         let length = usize::try_from(self.word(LENGTH).load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let length = length.min(BYTES).min(bytes.len());

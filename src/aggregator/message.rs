@@ -1,12 +1,12 @@
 //! Messages to drivers that the aggregator sends itself, by the eventfd that a VM's monitor gave its back
 //! end.
 //!
-//! A plain write is not for another's eventfd: its flags belong to all who have it, so whoever holds it
-//! can make a write wait at any time (see the vfio-user front end). The kernel's own signal never waits: it
-//! is what the end of an asynchronous request causes where the request names an eventfd (`IOCB_FLAG_RESFD`,
-//! io_submit(2)). So a message is such a request that has nothing to do: a read of no bytes from an empty
-//! file in memory, which ends before `io_submit` returns. A descriptor that is no eventfd is refused by the
-//! kernel, at each message.
+//! A plain write cannot be used for another process's eventfd: its flags are shared by all holders, so a
+//! holder can make a write wait at any time (see the vfio-user front end). The kernel's own signal never
+//! waits: the end of an asynchronous request signals the eventfd that the request names (`IOCB_FLAG_RESFD`,
+//! io_submit(2)). So a message is such a request that does nothing: a read of no bytes from an empty file in
+//! memory, which ends before `io_submit` returns. The kernel refuses a descriptor that is no eventfd, at each
+//! message.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,7 +21,7 @@ const ROOM: u32 = 128;
 /// So many may have ended before their ends are fetched. Processors keep some of the room to themselves.
 const FETCH: u32 = 16;
 
-/// What sends messages, for all tenants.
+/// Sends messages, for all tenants.
 #[derive(Debug)]
 pub struct MessageSender {
     context: IoContext,
@@ -64,7 +64,7 @@ impl MessageSender {
         self.context.submit(&[&mut request]).map(drop)
     }
 
-    /// Makes room again. What the requests came to does not matter: they had nothing to do.
+    /// Makes room again. The results of the requests do not matter: they did nothing.
     fn fetch(&self) -> io::Result<()> {
         let mut ends = [IoEvent::default(); ROOM as usize];
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,8 +1,8 @@
 //! VRAM partitions: which range of the physical GPU's memory a tenant owns, and the one conversion from a
 //! tenant's VRAM offsets to hardware's.
 //!
-//! Whoever gives a partition back has scrubbed it, or scrubs it before it is given to the next (see
-//! [`crate::ScrubPolicy`]). A partition that could not be scrubbed is never given back.
+//! A partition is scrubbed before it is given back, or before it is given to the next tenant (see
+//! [`crate::ScrubPolicy`]). One that could not be scrubbed is never given back.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! What a device backend may ask of the aggregator, and what it may be told, in guest terms only: guest
-//! channel numbers, offsets in the own partition, guest-physical addresses. The aggregator checks each
-//! against the sender's partition; nothing here can name another tenant.
+//! Requests of a device backend to the aggregator, and the events that come back. They have guest terms only:
+//! guest channel numbers, offsets in the sender's partition, guest-physical addresses. The aggregator checks
+//! each against the sender's partition; nothing here can name another tenant.
 //!
 //! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells
 //! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
@@ -56,7 +56,7 @@ pub struct TenantLimits {
 }
 
 impl Default for TenantLimits {
-    /// What the aggregator allows anybody.
+    /// The highest limits that the aggregator allows.
     fn default() -> Self {
         Self {
             page_tables: u64::MAX,
@@ -68,7 +68,7 @@ impl Default for TenantLimits {
     }
 }
 
-/// What a mapping points at, in the guest's terms.
+/// The memory that a mapping points at, in the guest's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestTarget {
     /// Own VRAM.
@@ -307,8 +307,8 @@ pub struct Doorbell {
     pub gp_put: u32,
 }
 
-/// What a tenant is told. Events come in order, except that equal notifications of finished work may merge,
-/// and may come after what happened later.
+/// An event for a tenant. Events come in order. Notifications of finished work are the exception: equal ones
+/// may merge, and they may come after later events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Work on an engine asked for a notification.

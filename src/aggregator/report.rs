@@ -1,7 +1,7 @@
-//! What a device backend says of itself, for operators: whether it is in fail-safe state, and how far its
-//! guest is from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no
-//! answer, and still there when the backend hangs. It is the sender's word; it can spoil nothing but its own
-//! line of the status.
+//! A device backend's report about itself, for operators: whether it is in fail-safe state, and how far its
+//! guest is from the limits that the backend enforces. The report is words in the memory of the doorbell
+//! board, so it needs no message and no answer, and can be read when the backend hangs. It is not verified: a
+//! wrong report affects only the sender's line of the status.
 
 use gpuvmk_control_client::{DecidedBy, FailSafeStatus, LimitStatus};
 
@@ -126,7 +126,7 @@ impl Report {
                 store(place.wrapping_add(offset), value);
             }
         }
-        // Last: whoever sees the reason sees since when.
+        // Last: a reader that sees the reason also sees its time.
         words.word(at).store(now.map_or(0, |now| now.reason as u32), Ordering::Release);
     }
 

@@ -1,12 +1,12 @@
 //! When partitions are zeroed.
 
-/// When a partition is zeroed. Nobody gets one that is not zero in any case.
+/// When a partition is zeroed. In any case a tenant gets only one that is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubPolicy {
     /// When its VM leaves: the next one starts at once, and nothing lies around meanwhile.
     #[default]
     Release,
-    /// When the next VM gets it: leaving is quick, and memory that nobody wants is not zeroed.
+    /// When the next VM gets it: leaving is quick, and memory that is not needed is not zeroed.
     Attach,
     /// Both: whatever happened to it meanwhile.
     Both,

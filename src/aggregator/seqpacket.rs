@@ -23,7 +23,7 @@ pub enum Received {
     Nothing,
 }
 
-/// What lies at the head of the queue.
+/// The datagram at the head of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A datagram, with files or without; no bytes are the other side's end.
@@ -64,8 +64,8 @@ pub enum Attached {
     NoRoom,
 }
 
-/// Receives one datagram into `bytes`, and its file, if it is one. Does not wait for a datagram; what closes
-/// the rest of the files, it may wait for: that is up to whoever sent them.
+/// Receives one datagram into `bytes`, and its file, if it is one. Does not wait for a datagram. But closing
+/// the rest of the files may take as long as the sender arranged.
 ///
 /// # Errors
 /// The datagram did not fit, or the system call failed.

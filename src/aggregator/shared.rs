@@ -1,7 +1,7 @@
 //! Memory shared with another process as an array of atomic words: the only unsafe code of this room.
 //!
-//! The creator seals the file against shrinking and growing before anybody else gets it, so that no access
-//! can meet a missing page, whatever the other side does with the file.
+//! The creator seals the file against shrinking and growing before any other process gets it, so that no
+//! access can meet a missing page, whatever the other side does with the file.
 #![allow(unsafe_code, reason = "maps a shared file as atomic words; the safe interface bounds every access")]
 
 use std::io;

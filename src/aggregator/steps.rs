@@ -1,13 +1,13 @@
 //! How long the thread that owns the GPU was at each kind of thing without looking at anything else, as
 //! operators see it.
 //!
-//! Time is the clock's: what the host's scheduler took away meanwhile is in it. What can be cut is cut after
-//! a slice ([`super::machine::SLICE`]); a kind whose longest step is far beyond that, on a machine with
+//! Times are of the clock, so they include what the host's scheduler took away. Steps that can be cut end
+//! after a slice ([`super::machine::SLICE`]); a kind whose longest step is far beyond that, on a machine with
 //! processors to spare, holds others up.
 
 use gpuvmk_control_client::{StepTable, StepTimes};
 
-/// Lengths that are told apart, in nanoseconds: more than a short request may have to wait for, twice a
+/// Lengths above which steps are counted, in nanoseconds: more than a short request should wait for, twice a
 /// slice, and a long time.
 const OVER: [u64; 3] = [20_000, 200_000, 2_000_000];
 

@@ -13,7 +13,7 @@ pub struct VmEntry {
     pub name: String,
     /// Whose device back end may be it, by name or number.
     pub user: Option<String>,
-    /// A socket of its own: whoever comes by it is this VM, and nobody is who does not.
+    /// Its own socket, if it has one: a peer that connects there is this VM, and no other peer is.
     pub socket: Option<SocketSpec>,
     /// Most VRAM, in bytes.
     pub vram: u64,
@@ -21,13 +21,13 @@ pub struct VmEntry {
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,
-    /// What it may cost the aggregator.
+    /// Limits of its cost for the aggregator.
     pub limits: EntryLimits,
-    /// Line of the section, for whoever finds later that the user does not exist.
+    /// Line of the section, for the error message if the user does not exist.
     pub line: usize,
 }
 
-/// What a VM may cost the aggregator at most.
+/// Limits of a VM's cost for the aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryLimits {
     /// Host memory for page tables, in bytes.

@@ -1,6 +1,6 @@
-//! The check of mappings, tried with every page size that a request can name and every address around every
-//! border that there is, against arithmetic that cannot overflow: what is mapped lies in the tenant's memory,
-//! page by page where the guest said, and every page of a run is either mapped or a fault.
+//! Tests the check of mappings with every page size that a request can name and every address around every
+//! border, against arithmetic that cannot overflow. Mapped pages lie in the tenant's memory, page by page
+//! where the guest said, and every page of a run is either mapped or a fault.
 
 use std::time::Duration;
 

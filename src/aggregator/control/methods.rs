@@ -36,9 +36,9 @@ pub struct Method {
     pub name: &'static str,
     /// What it does.
     pub doc: &'static str,
-    /// What it takes, by name.
+    /// Its parameters, by name.
     pub parameters: &'static [Parameter],
-    /// What it answers, in words.
+    /// Its result, in words.
     pub result: &'static str,
 }
 
@@ -317,7 +317,7 @@ fn present(names: &[String]) -> String {
 }
 
 fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
-    // Whether the VM is there is the first thing to say, and has a code of its own.
+    // A missing VM is reported first, and has its own code.
     if let Some(vm) = &order.vm {
         show(vm, remote)?;
     }

@@ -10,7 +10,7 @@ use gpuvmk_host::socket_path::peer::Credentials;
 /// Longest request line.
 const MAX_LINE: usize = 4096;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// The operator's next bytes.
@@ -32,7 +32,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Somebody who has just connected.
+    /// A peer that has just connected.
     pub(super) fn new(socket: UnixStream, peer: Credentials) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket, peer, asked: Vec::new(), unsent: Vec::new(), last: Instant::now() })
@@ -53,7 +53,7 @@ impl Operator {
     }
 
     /// Sends, answers and receives (once) what is possible without waiting. Nothing is answered while an
-    /// answer is unsent: whoever does not read does not make us work.
+    /// answer is unsent: a peer that does not read causes no work.
     pub(super) fn turn(&mut self, answer: impl Fn(&str) -> Option<String>) -> io::Result<Wants> {
         let mut received = false;
         loop {

@@ -11,7 +11,7 @@ const MAX_BATCH: usize = 8;
 pub struct Failure {
     /// Number of the kind.
     pub code: i32,
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
     /// More for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub enum Code {
     Internal = -32603,
     /// There is no such VM.
     NoVm = -32001,
-    /// What was asked for cannot be, as things are.
+    /// The request is well-formed, but impossible in the present state.
     Rejected = -32002,
     /// The caller's user may not operate.
     NotAllowed = -32003,

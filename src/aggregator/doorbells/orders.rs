@@ -1,4 +1,5 @@
-//! Doorbells and requests in every order of both ends' steps: nobody sleeps while there is something for him.
+//! Tests doorbells and requests in every order of both ends' steps: neither end sleeps while something is
+//! pending for it.
 
 use gpuvmk_chip::addr::GuestChannel;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,7 +56,7 @@ impl Board {
         let _ = rustix::io::read(&self.called, &mut [0_u8; 8]);
     }
 
-    /// The receiver sleeps, unless there is news.
+    /// The receiver sleeps, unless something is pending.
     fn sleep(self: &Arc<Self>, receiver: &DoorbellReceiver) {
         if receiver.prepare_to_sleep(false) {
             let asleep = Arc::clone(self);
@@ -73,7 +74,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What both ends' steps are about: who waits, what is new, and the mailbox with its first word.
+/// The words that both ends' steps access: the waiting flag, the pending doorbells, and the mailbox with its
+/// first word.
 fn shared() -> [usize; 8] {
     let [first, second] = CHANNELS.map(usize::from);
     let news = [NEWS + first / 32, NEWS + second / 32];

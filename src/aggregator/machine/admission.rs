@@ -1,4 +1,4 @@
-//! Admission: a backend says what it wants and becomes a tenant, or is told why not.
+//! Admission: a backend says what it wants, and becomes a tenant or is refused with a reason.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use gpuvmk_scheduler::Suspension;
 /// memory apart.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Most doorbells a second that anybody may have.
+/// Upper bound of a VM's limit of doorbells a second.
 const MAX_DOORBELLS: u32 = 200_000;
 
 /// Address spaces for each channel: one in use, and one that a guest builds or tears down meanwhile.
@@ -54,7 +54,7 @@ pub enum Wait {
     No,
     /// A process that was killed may still be there for a moment.
     Briefly,
-    /// Somebody is leaving.
+    /// Until a tenant that is leaving has left.
     UntilSomebodyIsGone,
     /// The host has cleaned up after it too often of late.
     Until(Duration),
@@ -80,7 +80,7 @@ impl Machine {
         now: Duration,
     ) -> Result<Admitted, Refusal> {
         self.check_hello(hello)?;
-        // Without a part of its own, a VM's is that of its memory.
+        // Without a configured part, a VM's part is that of its memory.
         let by_memory = partition_percent(hello.vram, self.hardware.info.tenant_vram_size);
         let Admissible { holder, share, limits } = self.guests.judge(hello, claimant, by_memory)?;
         self.tenants.check_place(hello, &holder, claimant)?;
@@ -196,8 +196,9 @@ impl Machine {
         })
     }
 
-    /// Address spaces for a VM with so many channels: twice as many, and no more than their part of what the
-    /// physical GPU has. So all VMs' limits together never exceed it, and nobody's are taken by another.
+    /// Limit of address spaces for a VM with so many channels: twice as many, and at most its channels' part
+    /// of the physical GPU's. So all VMs' limits together never exceed the GPU's number, and no VM takes
+    /// another's.
     fn space_limit(&self, channels: u16) -> u16 {
         let all = u64::from(self.hardware.info.spaces.saturating_sub(HOST_SPACES));
         let part =
@@ -297,7 +298,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether there are channels and a place, whoever asks.
+    /// Checks that channels and a tenant's place are free.
     fn check_resources(&self, hello: &Hello) -> Result<(), Refusal> {
         let refuse = |kind, message: String| Err(Refusal::new(kind, message));
         let left = self.resources.channels_left();

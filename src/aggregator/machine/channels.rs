@@ -193,7 +193,7 @@ impl Machine {
         channel.enabled = enabled;
         let host = channel.host;
         match channel.state {
-            // What a fault stopped stays stopped until the channel is made anew.
+            // A channel that a fault stopped stays stopped until it is made anew.
             ChannelState::Faulted | ChannelState::Dead => Ok(()),
             ChannelState::New | ChannelState::Used => {
                 if enabled {

@@ -16,7 +16,7 @@ pub(super) struct Cleanup {
 }
 
 impl Cleanup {
-    /// What operators may know of VMs that left.
+    /// Figures about VMs that left, for operators.
     pub const fn departures(&self) -> Departures {
         self.departures
     }

@@ -1,10 +1,10 @@
 //! How often the host cleans up after one VM: above all, how often it zeroes its VRAM. That is the host's
-//! work, which no share of the GPU and no account of the thread is charged for; a VM that comes and goes, or
-//! resets itself, again and again would have it done without end. So each VM may have its memory zeroed a few
-//! times at once, and then no more often than at a steady rate: its next reset, or its next admission, waits.
+//! work, which is charged to no share of the GPU and to no account of the thread. A VM that comes and goes,
+//! or resets itself, again and again would cause it without end. So each VM may have its memory zeroed a few
+//! times at once, and then at a steady rate only: its next reset, or its next admission, waits.
 //!
-//! By [`Holder`], because that is what stays of a VM and what its back end cannot choose. Memory that nobody
-//! touched was zero already and does not count.
+//! Rates are kept by [`Holder`], which stays the same over connections and which a back end cannot choose.
+//! Untouched memory was zero already and does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::tenant::Holder;
 /// Times that all of a VM's memory may be zeroed at once.
 const BURST: u64 = 4;
 
-/// What a VM that leaves costs beside that, as a part of zeroing its memory.
+/// The other cost of a VM that leaves, as a fraction (one part in so many) of zeroing its memory.
 const DEPARTURE: u64 = 8;
 
 /// After that, once in this time.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is kept beyond the burst: the longest wait is this many intervals.
+/// Limit of debt: the longest wait is this many intervals.
 const MOST_OVERDRAWN: u64 = 4;
 
 /// Most who are remembered.
 const MAX_HOLDERS: usize = 256;
 
-/// What was zeroed of late, by whose it was.
+/// Recent zeroing, by holder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CleanupRates {
-    /// Nobody waits.
+    /// True when no VM ever waits.
     pub unlimited: bool,
     holders: BTreeMap<Holder, Account>,
 }

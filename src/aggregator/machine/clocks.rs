@@ -10,7 +10,7 @@ use gpuvmk_host::clock::Clock;
 
 /// Clock, times of steps, and deadlines that belong to no tenant and no channel.
 pub(super) struct Clocks {
-    /// What time is measured by.
+    /// The clock that measures time.
     clock: Arc<dyn Clock>,
     /// How long the thread was at what.
     pub steps: Steps,
@@ -47,17 +47,17 @@ impl Clocks {
         self.steps.note(step, end.saturating_sub(start));
     }
 
-    /// Somebody waits until then.
+    /// Sets a time until which a tenant waits.
     pub fn hold_until(&mut self, until: Duration) {
         self.held_until = Some(self.held_until.map_or(until, |other| other.min(until)));
     }
 
-    /// Somebody else is at something: to be asked for again soon.
+    /// Another thread is at work: its result is to be polled soon.
     pub const fn poll_again(&mut self) {
         self.polls_again = true;
     }
 
-    /// A turn begins: whoever waits says so again.
+    /// A turn begins: waiting work registers itself again.
     pub const fn begin_turn(&mut self) {
         self.held_until = None;
         self.polls_again = false;

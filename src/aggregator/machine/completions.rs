@@ -1,21 +1,22 @@
-//! Who is told that work is finished.
+//! Which tenants are notified that work is finished.
 //!
 //! Hardware's notification names an engine, not a channel. A tenant whose channel could have run on that
-//! engine (now, no longer than [`LATE`] ago, or because it was asked to leave and has not left) is told at
-//! once: it may have been its work. Every other tenant with a channel on the engine is told [`DELAY`] later,
-//! once for all that came meanwhile. Most of them are waiting for their turn or for their users, and each
-//! notification costs a guest some ten trapped accesses and its host the processor time for them.
+//! engine (now, no longer than [`LATE`] ago, or because it was asked to leave and has not left) is notified
+//! at once: it may have been its work. Every other tenant with a channel on the engine is notified [`DELAY`]
+//! later, once for all notifications that came meanwhile. Most of them are waiting for their turn or for
+//! their users, and each notification costs a guest some ten trapped accesses and its host the processor time
+//! for them.
 //!
-//! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its
-//! guest's memory. Hardware tells of the end of work before it shows it as done, so who was seen to be done
-//! counts until what hardware told by then has been dealt with, however late that is. A doorbell whose work
-//! is done already when it is taken brings what is delayed at once: hardware saw the work in passing. So
-//! nobody is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
+//! Which channels could run is known from the scheduler's samples, and these read a ring's indices in the
+//! guest's memory. Hardware notifies before it shows work as done. So a channel that was seen to be done
+//! still counts until the notifications that hardware sent by then have been handled, however late that is.
+//! If a doorbell's work is done already when the doorbell is taken, delayed notifications are sent at once.
+//! So no tenant misses a notification: one that was wrongly taken for idle gets it a tenth of a second later.
 //!
-//! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on
-//! one more engine, by a store to memory, and hardware may do work there before the tenant has said so: what
-//! ended on engines that it had not named is told when it names them. A channel that names none may work on
-//! any: host methods need no context.
+//! The engines that tenants have named may be out of date, too. A GF100's driver may give a running channel a
+//! context on one more engine, by a store to memory, and hardware may do work there before the tenant has
+//! named it. Work that ended on engines that a tenant had not named is notified when it names them. A channel
+//! that names none may work on any: host methods need no context.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use gpuvmk_chip::{Engine, EngineSet};
 /// How long after its work a notification comes at the most.
 const LATE: Duration = Duration::from_millis(2);
 
-/// How long those wait whose work it can hardly be.
+/// Delay for tenants whose work it can hardly be.
 const DELAY: Duration = Duration::from_millis(100);
 
 impl Machine {
@@ -61,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// A tenant is told at once of what ended on these engines lately: it may have been its work.
+    /// Notifies a tenant at once of work that ended on these engines lately: it may have been its work.
     pub(super) fn notify_delayed(&mut self, tenant: TenantId, engines: EngineSet) {
         let Some(owner) = self.tenants.get_mut(tenant) else { return };
         let mut now = owner.unnamed & engines;

@@ -1,5 +1,5 @@
-//! What the physical GPU reports, sorted to the tenants that it concerns, in their own channel numbers.
-//! Notifications of finished work, which name no channel, are [`super::completions`]' business.
+//! Passes reports of the physical GPU to the tenants that they concern, in their own channel numbers.
+//! [`super::completions`] handles notifications of finished work, which name no channel.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Machine {
         }
     }
 
-    /// A channel was stopped: it leaves the runlist, others go on, and its guest is told.
+    /// A channel was stopped: it leaves the runlist, others go on, and its guest gets the event.
     fn stopped(&mut self, stop: ChannelStop<HostChannel>) {
         let host = stop.channel;
         self.scheduler.mark_idle(host);
@@ -70,7 +70,7 @@ impl Machine {
         match self.channels.owner(host) {
             Some(Owner { guest: None, .. }) => self.channels.note_left(host),
             Some(Owner { tenant, guest: Some(guest) }) => {
-                // Preemptions of the scheduler's own are nobody's business.
+                // Preemptions that the scheduler caused are not reported.
                 if let Some(channel) = self.tenants.get_mut(tenant).and_then(|t| t.channel(guest).ok())
                     && channel.preempt_by.take().is_some()
                 {
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// The physical GPU is gone: everybody is told, once.
+    /// The physical GPU is gone: every tenant gets the event, once.
     pub(super) fn note_lost(&mut self) {
         if self.hardware.set_lost() {
             log::error!("the physical GPU is lost");

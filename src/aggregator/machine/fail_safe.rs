@@ -1,6 +1,6 @@
 //! Fail-safe states that the aggregator decides by itself: for a backend that breaks the protocol, and for
 //! hardware that does not let go of a VM's work. Such a tenant has no channels and address spaces, and gets
-//! none, until it asks for a reset; nobody else notices.
+//! none, until it asks for a reset. Other tenants do not notice.
 //!
 //! A device backend decides most cases by itself, and says so ([`crate::report`]).
 
@@ -24,7 +24,7 @@ impl Machine {
             return;
         }
         let times = tenant.counters.fail_safe.saturating_add(1);
-        // Who resets himself after each decides how often.
+        // A tenant that resets itself after each decides how often.
         if times.is_power_of_two() {
             log::warn!(
                 "{}: in fail-safe state after {MAX_VIOLATIONS} requests that break the protocol ({times} times so far)",

@@ -9,7 +9,7 @@ impl Machine {
     /// time changes with [`Machine::set`].
     ///
     /// # Errors
-    /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.
+    /// There is no list, it is full, or the VM has its own socket, which only a new aggregator can make.
     pub fn allow_guest(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
         self.guests.allow(name, guest)
     }

@@ -1,5 +1,5 @@
-//! Who may come, as what, and how much each may have: by the GPU's file where it has a list of VMs. What a
-//! back end says of itself may only lower that.
+//! Which VMs may be admitted, by which users, and how much each may have: by the GPU's file where it has a
+//! list of VMs. A back end's own request may only lower that.
 //!
 //! Without a list, a user who is not the aggregator's own has one VM, and no more of the GPU's time than any
 //! other. The aggregator's own user is trusted to say what its VMs are; one process of it shall not take all
@@ -19,7 +19,7 @@ use gpuvmk_scheduler::share::{Rejection, Share};
 /// Most VMs in a list.
 const MAX_LISTED: usize = 256;
 
-/// What a VM may be called, in words.
+/// The rule for names of VMs, in words.
 pub(super) const NAME_RULE: &str =
     "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
 
@@ -34,9 +34,9 @@ pub(super) fn is_name(name: &str) -> bool {
 /// A VM that may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Whose back end may be it; `None`: whoever comes by its socket.
+    /// The user whose back end may be this VM; `None`: any peer at its socket.
     pub uid: Option<u32>,
-    /// It has a socket of its own, and comes by no other.
+    /// It has its own socket, and is admitted at no other.
     pub door: bool,
     /// Most VRAM, in bytes.
     pub vram: u64,
@@ -44,7 +44,7 @@ pub struct Guest {
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,
-    /// What it may cost the aggregator.
+    /// Limits of its cost for the aggregator.
     pub limits: EntryLimits,
 }
 
@@ -63,7 +63,7 @@ impl Guest {
 }
 
 impl Guest {
-    /// Whether all is in its range, and somebody can be it.
+    /// Checks that all values are in range, and that some user can be this VM.
     fn check(&self) -> Result<(), Rejection> {
         self.share.check()?;
         let wrong = |text: &str| Err(Rejection(text.to_owned()));
@@ -100,7 +100,7 @@ pub(super) struct Guests {
     draining: bool,
 }
 
-/// What a claimant is admitted as.
+/// The identity and the limits that a claimant is admitted with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Admissible {
     pub holder: Holder,
@@ -134,8 +134,8 @@ impl Guests {
         self.list.as_ref()
     }
 
-    /// What a claimant may be, and what it may have of the GPU's time. `by_memory`: its fixed part unless it
-    /// is said.
+    /// The VM that a claimant may be, with its part of the GPU's time. `by_memory` is the fixed part where
+    /// none is configured.
     pub fn judge(&self, hello: &Hello, claimant: &Claimant, by_memory: u8) -> Result<Admissible, Refusal> {
         let holder = self.holder(&hello.name, claimant);
         let usual = |share: Share| Share { fixed: share.fixed.or(Some(by_memory)), ..share };
@@ -180,7 +180,7 @@ impl Guests {
                 }
         };
         let Some(guest) = list.get(name).filter(|guest| may((name, guest))) else {
-            // Nobody is told of others' VMs.
+            // A refusal does not name others' VMs.
             let own: Vec<_> =
                 list.iter().filter(|guest| may(*guest)).map(|(name, _)| name.as_str()).collect();
             let allowed = if own.is_empty() {
@@ -231,7 +231,7 @@ impl Guests {
     /// time changes with [`Machine::set`].
     ///
     /// # Errors
-    /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.
+    /// There is no list, it is full, or the VM has its own socket, which only a new aggregator can make.
     pub fn allow(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
         guest.check()?;
         if !is_name(name) {

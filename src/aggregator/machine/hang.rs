@@ -1,10 +1,9 @@
 //! Hangs: what the watchdog says is carried out, in steps of which none waits.
 //!
-//! A channel that holds an engine for which others wait is asked to leave; hardware lets go of it, and it
-//! comes back when it is its turn. One that does not leave in time, or makes no progress, is taken off for
-//! good: destroying it resets the engine if it still holds it, and the contexts of all others lie in memory,
-//! so that they go on. Its guest is told what its driver expects of such a channel. Its VM's next hangs cost
-//! the VM ever longer waits.
+//! A channel that holds an engine for which others wait is preempted, and comes back when it is its turn. One
+//! that does not leave in time, or makes no progress, is taken off for good. Destroying it resets the engine
+//! if it still holds it; the contexts of all other channels are in memory, so they go on. Its guest gets the
+//! error that its driver expects of such a channel. Each further hang makes its VM wait longer.
 //!
 //! A guest that destroys, preempts or leaves behind a channel which does not let go of its engine has made it
 //! hang as well, and is charged for it.
@@ -25,7 +24,7 @@ use gpuvmk_scheduler::hang::penalty::Record;
 use gpuvmk_scheduler::hang::{Hang, Reason, Verdict, Watched};
 use gpuvmk_scheduler::share::Rejection;
 
-/// What an operator's reset of a VM did.
+/// Result of an operator's reset of a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reset {
     /// Name of the VM.
@@ -105,8 +104,8 @@ impl Machine {
         self.charge_hang(vm, &format!("channel {}", guest.0), reason, Some(engine), reset, now);
     }
 
-    /// Takes the unfinished work of a VM off, as an operator ordered, and ends its penalty. Its guest is told
-    /// of each channel as of one that hung.
+    /// Takes the unfinished work of a VM off, as an operator ordered, and ends its penalty. Its guest gets
+    /// the event of a hang for each channel.
     ///
     /// # Errors
     /// There is no such VM.
@@ -172,7 +171,7 @@ impl Machine {
     /// it.
     pub(super) fn charge_forced(&mut self, vm: TenantId, resets: u64, now: Duration) {
         if self.hardware.driver.engine_resets() == resets {
-            // It may have waited for somebody else's to leave.
+            // It may have waited for another channel to leave.
             log::debug!("a channel that was given up did not leave the hardware in time, and held no engine");
             return;
         }

@@ -1,4 +1,4 @@
-//! What is known of channels that make no progress: the watchdog, and the ledger of VMs' hangs.
+//! Channels that make no progress: the watchdog, and the record of VMs' hangs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Hangs {
         Self { watchdog: Watchdog::new(config), ledger: Ledger::new(config) }
     }
 
-    /// What is known of a VM.
+    /// The hangs and penalties of a VM.
     pub fn record(&self, vm: TenantId) -> Record {
         self.ledger.record(vm)
     }

@@ -14,7 +14,7 @@ use gpuvmk_pci::SharedMemory;
 /// The physical GPU.
 pub(super) struct Hardware {
     pub driver: Box<dyn GpuDriver>,
-    /// What the driver says of it, once.
+    /// Its properties, read once from the driver.
     pub info: GpuInfo,
     ledger: Option<Arc<dyn OwnershipLedger>>,
     /// The runlist that was committed last.
@@ -24,7 +24,7 @@ pub(super) struct Hardware {
     events: Vec<GpuEvent>,
 }
 
-/// What several address spaces take together.
+/// The pages and table memory of several address spaces together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SpacesUsage {
     pub pages: u64,
@@ -49,7 +49,7 @@ impl Hardware {
         }
     }
 
-    /// Bus addresses belong to a tenant, or to nobody.
+    /// Records the owner of bus addresses; `None`: no owner.
     pub fn own_system(&self, start: Iova, size: u64, owner: Option<TenantId>) {
         if let Some(ledger) = &self.ledger {
             ledger.own_system(start, size, owner);
@@ -63,7 +63,7 @@ impl Hardware {
         }
     }
 
-    /// Destroys a channel, which belongs to nobody then.
+    /// Destroys a channel. It has no owner afterwards.
     pub fn destroy_channel(&mut self, host: HostChannel) -> Result<(), GpuError> {
         self.driver.destroy_channel(host)?;
         if let Some(ledger) = &self.ledger {
@@ -97,7 +97,7 @@ impl Hardware {
         rung.is_ok()
     }
 
-    /// What address spaces take together. One that is gone takes nothing.
+    /// The pages and table memory of address spaces together. One that is gone counts as empty.
     pub fn usage(&self, spaces: impl IntoIterator<Item = SpaceHandle>) -> SpacesUsage {
         let usages = spaces.into_iter().filter_map(|space| self.driver.space_usage(space).ok());
         usages.fold(SpacesUsage::default(), |sum, usage| SpacesUsage {
@@ -128,7 +128,8 @@ impl Hardware {
         Ok(window)
     }
 
-    /// What hardware reported since the last call. The caller gives the memory back by [`Hardware::reuse`].
+    /// The events that hardware reported since the last call. The caller gives the vector back by
+    /// [`Hardware::reuse`].
     pub fn take_events(&mut self) -> Vec<GpuEvent> {
         let mut events = std::mem::take(&mut self.events);
         self.driver.take_events(&mut events);

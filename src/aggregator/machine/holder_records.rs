@@ -1,5 +1,5 @@
-//! What is remembered of a VM when its connection ends: what operators set, whether they paused it, and its
-//! hangs. A record belongs to a [`Holder`]. It holds again when that holder comes back, under whatever name.
+//! What is remembered of a VM when its connection ends: settings by operators, whether they paused it, and
+//! its hangs. A record belongs to a [`Holder`]. It applies again when that holder comes back, under any name.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -12,10 +12,10 @@ use gpuvmk_scheduler::share::{Share, ShareSetting};
 /// Most holders of whom something is remembered.
 const MAX_HOLDERS: usize = 512;
 
-/// What is remembered of one.
+/// The record of one holder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HolderRecord {
-    /// What operators set, in place of what the back end asks for.
+    /// Settings by operators, which replace the back end's.
     settings: Vec<ShareSetting>,
     /// An operator paused it.
     pub paused: bool,
@@ -77,7 +77,8 @@ impl HolderRecords {
         record
     }
 
-    /// Forgets whoever was not there for longest, first of those of whom no operator has said anything.
+    /// Drops the record of the holder that was absent for longest, first among those without operators'
+    /// settings.
     fn make_room(&mut self) {
         if self.holders.len() < MAX_HOLDERS {
             return;

@@ -56,7 +56,7 @@ impl Machine {
         let Some(mut job) = self.tenants.get_mut(tenant).and_then(|t| t.job.take()) else { return false };
         match self.work_at(tenant, &mut job, budget) {
             Some(result) => {
-                // Of a tenant that left, nobody waits for the answer; what failed is in quarantine.
+                // A tenant that left does not wait for the answer; its failed resources are in quarantine.
                 if self.tenants.get(tenant).is_some_and(|t| t.state == TenantState::Active) {
                     let reply = match result {
                         Ok(()) => Reply::Done,
@@ -75,8 +75,8 @@ impl Machine {
         }
     }
 
-    /// Carries out a slice; the answer once nothing is left. Without an answer and with budget left, somebody
-    /// else is at it.
+    /// Carries out a slice. Returns the answer once nothing is left. Without an answer and with budget left,
+    /// another thread is at work.
     fn work_at(
         &mut self,
         tenant: TenantId,

@@ -1,8 +1,8 @@
-//! Guest memory: made reachable for the physical GPU at bus addresses of the host's choice, and taken away
-//! again only when no page table names it any more, and no access to it is under way.
+//! Guest memory: made reachable for the physical GPU at bus addresses of the host's choice. It is removed
+//! only when no page table names it any more, and no access to it is under way.
 //!
-//! Nothing here waits for an access: an engine that waits for a page of a VM's memory holds up that VM's own
-//! unmapping, whose answer comes later, and nobody else.
+//! Nothing here waits for an access. An engine that waits for a page of a VM's memory delays the answer to
+//! that VM's unmapping, and nothing of other VMs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ impl Machine {
         let owner = Some(self.tenants.sender(tenant)?.owner.clone());
         let backing = Some(DmaBacking { fd, offset });
         let mapping = DmaMapping { iova: iova.0, size, writable, backing, owner };
-        // The owner is told first, so that no access can meet memory without one.
+        // The owner is recorded first, so that no access can meet memory without one.
         self.hardware.own_system(iova, size, Some(tenant));
         let account = self.account(tenant);
         let mapped = account.charge(|| self.hardware.driver.dma_map(mapping));
@@ -185,7 +185,7 @@ impl Machine {
                     return Err(error.into());
                 }
             }
-            // Out of reach; accesses may still be under way. Who asked waits for them, nobody else does.
+            // Out of reach; accesses may still be under way. Only the request's answer waits for them.
             let owner = self.tenants.sender(tenant)?;
             if !owner.owner.is_settled(range.iova.0, range.size) {
                 return Ok(Progress::Waits);
@@ -216,8 +216,8 @@ impl Machine {
         }
     }
 
-    /// Puts those into fail-safe state in whose memory engines met a page that could not be had: what they
-    /// compute from here on would be worth nothing. Their guests are told that their channels are gone.
+    /// Puts tenants into fail-safe state in whose memory engines met a missing page: results from here on
+    /// would be wrong. Their guests get the event that their channels are gone.
     pub(super) fn fail_for_lost_memory(&mut self, now: Duration) {
         for tenant in self.tenants.with_lost_memory() {
             self.fail_one_for_lost_memory(tenant, now);

@@ -24,7 +24,7 @@ mod schedule_recorder;
 mod state;
 mod tenants;
 
-// What the machine does, across its owners.
+// The machine's work that concerns several of its parts.
 mod admission;
 mod channels;
 mod completions;

@@ -34,7 +34,7 @@ impl Machine {
     }
 
     /// A tenant's connection ended. With `peer_alive`, its process may still have the partition mapped, and
-    /// [`Machine::peer_exited`] must follow before anybody else can get the memory.
+    /// [`Machine::peer_exited`] must follow before another tenant can get the memory.
     pub fn leave(&mut self, tenant: TenantId, peer_alive: bool, now: Duration) {
         let Some(owner) = self.tenants.get_mut(tenant) else { return };
         if matches!(owner.state, TenantState::Leaving { .. }) {
@@ -214,7 +214,7 @@ impl Machine {
             if tenant.quarantined {
                 let refusal = "the VM's video memory cannot be zeroed".to_owned();
                 let reply = Reply::Refused { kind: RefusalKind::Hardware, message: refusal };
-                // Its connection is all that is left of it: whoever has it hangs up.
+                // Only its connection is left: the service closes it.
                 tenant.state = TenantState::Active;
                 self.outbox.reply(id, reply);
             } else {
@@ -232,7 +232,7 @@ impl Machine {
                     message: "the physical GPU did not let go of the VM's work".to_owned(),
                 }
             } else {
-                // No channel is on the hardware: nobody accesses it.
+                // No channel is on the hardware, so the memory is not accessed.
                 if tenant.fail_safe.is_some_and(|now| now.reason == FailSafeReason::MemoryLost) {
                     tenant.owner.restore_file();
                 }

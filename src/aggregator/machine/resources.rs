@@ -1,4 +1,4 @@
-//! What of the physical GPU is left to be given to tenants: VRAM, channels, bus addresses.
+//! The physical GPU's free resources: VRAM, channels, bus addresses.
 
 use crate::bus_space::BusSpace;
 use crate::partition::{Partition, VramAllocator};
@@ -14,7 +14,7 @@ pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
 #[derive(Debug)]
 pub(super) struct Resources {
     pub vram: VramAllocator,
-    /// Bus addresses that nobody has.
+    /// Free bus addresses.
     pub buses: BusSpace,
     channels: u16,
 }
@@ -29,7 +29,7 @@ impl Resources {
         }
     }
 
-    /// Channels that nobody has.
+    /// Number of free channels.
     pub const fn channels_left(&self) -> u16 {
         self.channels
     }

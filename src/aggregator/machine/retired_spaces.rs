@@ -47,8 +47,8 @@ impl RetiredSpaces {
         self.spaces.iter().any(|retired| retired.space == space && !retired.cleared)
     }
 
-    /// Clears and destroys those of a tenant, for as long as the budget lasts. What fails goes into
-    /// `failures`. [`Progress::Done`]: there is nothing to do before a channel goes.
+    /// Clears and destroys those of a tenant, for as long as the budget lasts. Failed ones go into
+    /// `failures`. [`Progress::Done`]: nothing can be done until a channel goes.
     pub fn advance(
         &mut self,
         tenant: TenantId,

@@ -2,7 +2,7 @@
 //!
 //! A channel leaves in steps, none of which waits: start bit off, off the runlist, preempted; when hardware
 //! has let it go, or at a deadline by force, it is destroyed. An address space is cleared at once, and lives
-//! as long as a channel on hardware may use it. What hardware does not let go is never given to anybody else.
+//! as long as a channel on hardware may use it. Resources that hardware does not let go are never reused.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Machine {
                 true
             }
             Err(error) => {
-                // The number stays taken: the owner entry keeps late events from reaching anybody.
+                // The number stays taken: the owner entry keeps late events from reaching another tenant.
                 self.quarantine(tenant, "destroying a channel", &error);
                 false
             }
@@ -107,7 +107,7 @@ impl Machine {
     pub(super) fn strip(&mut self, tenant: TenantId, now: Duration) {
         if let Some(owner) = self.tenants.get_mut(tenant) {
             owner.stripping = true;
-            // Its next driver has not asked for what this one's work would have been told.
+            // Its next driver must not get notifications of this one's work.
             owner.delayed = None;
         }
         let mut budget = self.slice(Some(tenant), now);

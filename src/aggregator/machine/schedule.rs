@@ -22,9 +22,9 @@ impl Machine {
         }
         let (host, engines) = (channel.host, channel.engines);
         let news = !self.scheduler.says_nothing_new(host, doorbell.gp_put);
-        // A VM that rings without work must not count as one that wants its turn. One with work may have put
-        // a whole ring of it there since, of which hardware read the first in passing: it is told, but not as
-        // often as the VM rings.
+        // A VM that rings without work must not count as one that wants its turn. One with work may have
+        // filled its ring since, of which hardware read the first entries in passing: the scheduler is told,
+        // but not as often as the VM rings.
         if !news
             && self.scheduler.may_run(host).is_none()
             && self.hardware.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
@@ -116,7 +116,7 @@ impl Machine {
             .tenants
             .iter()
             .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
-        // Somebody may have been admitted since the last step.
+        // A tenant may have been admitted since the last step.
         let fresh = |tenant: &Tenant| tenant.is_preparing() && tenant.scrubbing.is_empty();
         let preparing = self.tenants.iter().any(fresh).then_some(now);
         self.channels
@@ -134,7 +134,7 @@ impl Machine {
         let Some(change) = self.scheduler.decide(now) else { return };
         self.schedule_recorder.record_switches(&change.switches, &self.tenants);
         if let Some(list) = change.runlist {
-            // Whoever ran until now is charged before it changes.
+            // The channels that ran until now are charged before the change.
             let (engines, times) =
                 (self.hardware.driver.sample_engines(), self.hardware.driver.engine_times());
             self.scheduler.cut(now, &engines, &times);

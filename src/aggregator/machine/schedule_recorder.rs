@@ -1,4 +1,4 @@
-//! What the aggregator tells whoever records it: which VM had which engine, and how much of its work waited.
+//! Events of the aggregator for a recording: which VM had which engine, and how much of its work waited.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl ScheduleRecorder {
         Self { tracer, ..Self::default() }
     }
 
-    /// True while somebody records.
+    /// True while a recording is on.
     fn is_wanted(&mut self) -> bool {
         let recording = self.tracer.is_on();
         if recording && !self.recording {

@@ -1,9 +1,9 @@
 //! Zeroing a partition, piece by piece between other work, and what operators learn of it.
 //!
-//! The GPU works at a piece while everybody else is served; nobody gets the partition before its last piece
-//! is done, whatever became of its tenant meanwhile. A piece belongs to the host as long as it is being
-//! zeroed: the software GPU counts every access of another owner to it, and every access of the host's own
-//! channel to anything else.
+//! The GPU works at a piece while other tenants are served. No tenant gets the partition before its last
+//! piece is done, whatever becomes of its tenant meanwhile. A piece belongs to the host as long as it is
+//! being zeroed: the software GPU counts every access of another owner to it, and every access of the host's
+//! own channel to anything else.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use gpuvmk_gpu::{Renewal, Scrub};
 /// processor, and this thread while the GPU's threads do, where they are software's.
 const AHEAD: usize = 8;
 
-/// When to look again whether a window is still somebody's.
+/// Interval of checks whether a process still has a window.
 const HELD_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a step of zeroing came to.
+/// Result of a step of zeroing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// There is more to do at once.
@@ -108,12 +108,12 @@ impl Machine {
         None
     }
 
-    /// Goes on with taking the memory of a tenant that is gone from whoever it gave its window to.
+    /// Continues to take the memory of a tenant that is gone back from all processes that have its window.
     pub(super) fn renew_piece(&mut self, id: TenantId, now: Duration) -> Step {
         let Some(tenant) = self.tenants.get_mut(id) else { return Step::Finished };
         let TenantState::Leaving { renew_from, held, .. } = &mut tenant.state else { return Step::Finished };
         let left = tenant.partition.size().saturating_sub(*renew_from).min(SCRUB_PIECE);
-        // What hardware may still reach stays as it is, and nobody's.
+        // Memory that hardware may still reach stays as it is, and is not reused.
         if left == 0 || tenant.quarantined {
             return Step::Finished;
         }

@@ -1,5 +1,5 @@
-//! What operators change while VMs work: parts of the GPU's time, and the policy. All of one order, or
-//! nothing.
+//! Settings that operators change while VMs work: parts of the GPU's time, and the policy. An order is
+//! carried out as a whole, or not at all.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct Order {
     pub settings: Vec<String>,
 }
 
-/// What holds after an order.
+/// The settings that are in force after an order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum EffectiveSettings {
@@ -94,7 +94,7 @@ impl Machine {
         }
         share = wishes.iter().fold(share, |share, wish| share.with(*wish));
         self.scheduler.set_share(id, share)?;
-        // It holds for whoever's VM this is, also when they come back.
+        // It holds for this VM's holder, also when it comes back.
         if let Some(tenant) = self.tenants.get(id) {
             self.holder_records.order(&tenant.holder, &wishes, paused, now);
         }

@@ -1,4 +1,4 @@
-//! Address spaces: shadow trees that hold what a tenant wants mapped, as far as it may be.
+//! Address spaces: shadow trees that hold the allowed part of a tenant's mappings.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Machine {
         if owner.spaces.contains_key(&id) {
             return Err(Refusal::new(RefusalKind::BadId, format!("address space {} exists already", id.0)));
         }
-        // What goes counts until it is gone, so that all VMs' quotas together are what the physical GPU has.
+        // A retired space counts until it is gone, so that all VMs' quotas together fit the physical GPU.
         let going = self.retired_spaces.of(tenant).count();
         let owner = self.tenants.sender(tenant)?;
         if owner.spaces.len().saturating_add(going) >= usize::from(owner.space_limit) {
@@ -110,8 +110,8 @@ impl Machine {
         live.chain(self.retired_spaces.of(tenant)).collect()
     }
 
-    /// What `space` may take of its tenant's quota of page-table memory, and how many pages its other spaces
-    /// have.
+    /// The rest of its tenant's quota of page-table memory that `space` may take, in bytes, and the number of
+    /// pages of the tenant's other spaces.
     fn room_for(&self, tenant: TenantId, space: SpaceHandle) -> (u64, u64) {
         let quota = self.tenants.get(tenant).map_or(0, |t| t.table_quota);
         let others = self.spaces_of(tenant).into_iter().filter(|other| *other != space);
@@ -119,7 +119,7 @@ impl Machine {
         (quota.saturating_sub(used.table_bytes), used.pages)
     }
 
-    /// What a new space may take of its tenant's quota of page-table memory.
+    /// The rest of its tenant's quota of page-table memory that a new space may take, in bytes.
     pub(super) fn table_budget(&self, tenant: TenantId) -> u64 {
         let quota = self.tenants.get(tenant).map_or(0, |t| t.table_quota);
         quota.saturating_sub(self.hardware.usage(self.spaces_of(tenant)).table_bytes)

@@ -36,11 +36,11 @@ pub const SLICE_BESIDE_OTHERS: Duration = Duration::from_micros(5);
 pub struct Machine {
     pub(super) hardware: Hardware,
     pub(super) tenants: Tenants,
-    /// What is left to be given to tenants.
+    /// Free resources.
     pub(super) resources: Resources,
     /// Who may come.
     pub(super) guests: Guests,
-    /// What stays of those who left.
+    /// Records of holders, also of those that left.
     pub(super) holder_records: HolderRecords,
     pub(super) channels: HostChannels,
     pub(super) retired_spaces: RetiredSpaces,
@@ -99,8 +99,8 @@ impl Machine {
         Self { clocks: Clocks::new(clock), ..self }
     }
 
-    /// The same, for harnesses that make VMs come, go and reset themselves without end: nobody waits for
-    /// that.
+    /// The same without limits of the cleanup rate, for tests in which VMs come, go and reset themselves
+    /// without end.
     #[must_use]
     pub fn with_unlimited_cleanups(mut self) -> Self {
         self.cleanup.rates.unlimited = true;
@@ -138,7 +138,8 @@ impl Machine {
         self.hardware.is_lost() && self.hardware.info.close_when_lost
     }
 
-    /// What one turn may take for work of `tenant`'s (of several, or of nobody's) that can be cut.
+    /// The time budget of one turn for work of `tenant` that can be cut; `None`: of several tenants, or of
+    /// none.
     pub(super) fn slice(&self, tenant: Option<TenantId>, now: Duration) -> Budget {
         let shortest = SLICE_BESIDE_OTHERS.max(self.hardware.info.shortest_turn).min(SLICE);
         let time = if self.tenants.others_want(tenant, now) { shortest } else { SLICE };

@@ -24,7 +24,7 @@ use gpuvmk_observe::latency::LatencySummary;
 use gpuvmk_pci::CardUse;
 use gpuvmk_scheduler::Account;
 
-/// The smallest size that is told as a type.
+/// The smallest size that is listed as a type.
 const SMALLEST_TYPE: u64 = 64 << 20;
 
 fn times(summary: LatencySummary) -> Times {
@@ -35,7 +35,7 @@ fn card_status(used: CardUse) -> CardStatus {
     CardStatus { reads: used.reads, writes: used.writes, reached: used.reached }
 }
 
-/// What was granted, for operators to read.
+/// A granted share, for operators to read.
 pub(super) fn share_status(share: Share) -> ShareStatus {
     ShareStatus {
         weight: share.weight,
@@ -52,7 +52,7 @@ pub fn add_report(status: &mut TenantStatus, report: &Report) {
     status.fail_safe = status.fail_safe.take().or(by_backend);
     status.fail_safe_count = status.fail_safe_count.saturating_add(report.fail_safe_count.into());
     for (limit, usage) in &report.limits {
-        // What the aggregator counts itself is not for a backend to say.
+        // The aggregator's own counters take precedence over a backend's.
         status.limits.entry(limit.name().into()).or_insert_with(|| (*usage).into());
     }
 }
@@ -72,7 +72,7 @@ pub fn add_copied(status: &mut TenantStatus, copied: &CopiedBytes) {
     }
 }
 
-/// What the aggregator limits of a tenant that has so many pages and bytes of tables.
+/// The limits of a tenant with so many pages and bytes of tables.
 fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> LimitTable {
     let of = |limit: Limit, most: Option<u64>, used: u64| {
         (limit.name().into(), LimitStatus { limit: most, used, hits: tenant.counters.times_met(limit) })
@@ -131,7 +131,7 @@ impl Machine {
                 fail_safe_count: tenant.counters.fail_safe,
                 limits: limits(tenant, pages, table_bytes, self.scheduler.submissions(tenant.id)),
                 name: tenant.name.clone(),
-                // Known to whoever serves its connection.
+                // The service that has its connection fills this in.
                 pid: None,
                 uid: tenant.uid,
                 vouched: !matches!(tenant.holder, Holder::User(_)),
@@ -194,14 +194,14 @@ impl Machine {
                 scrub: self.scrub_status(),
                 late_ns: times(self.scheduler.lateness()),
                 steps: self.clocks.steps.table(),
-                // Known to whoever serves connections.
+                // The service that has the connections fills this in.
                 strangers_refused: 0,
                 draining: self.guests.is_draining(),
                 vms: self
                     .guests
                     .list()
                     .map(|list| list.iter().map(|(name, guest)| guest.status(name)).collect()),
-                // Known to whoever has the socket.
+                // The server of the socket fills this in.
                 refused_peers: 0,
                 refused_hellos: 0,
                 types: self.types(),
@@ -211,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// Powers of two of VRAM, as far as there is any.
+    /// Types for all powers of two of VRAM up to its size.
     fn types(&self) -> Vec<TypeStatus> {
         let sizes = (0..u64::BITS).map(|bits| SMALLEST_TYPE.saturating_mul(1 << bits));
         let channels_left = self.resources.channels_left();

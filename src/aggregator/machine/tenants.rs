@@ -32,7 +32,7 @@ pub(super) struct Tenants {
     turn: TenantId,
     /// In whose name files and mappings of VMs that have left are closed, by VM name.
     accounts: BTreeMap<String, Account>,
-    /// Pages of VMs' memory that could not be had, as far as it was noticed.
+    /// Missing pages of VMs' memory that were noticed so far.
     lost_pages: u64,
 }
 
@@ -94,7 +94,7 @@ impl Tenants {
         self.by_id.insert(tenant.id, tenant);
     }
 
-    /// A tenant is gone. What it has not closed yet stays on the account of its name.
+    /// Removes a tenant. Files that it has not closed yet stay on the account of its name.
     pub fn remove(&mut self, id: TenantId) -> Option<Tenant> {
         let tenant = self.by_id.remove(&id)?;
         if tenant.account.backlog() > 0 {
@@ -188,12 +188,12 @@ impl Tenants {
         Some(until)
     }
 
-    /// Who else than `id` wants the thread.
+    /// Tenants other than `id` that want the thread.
     fn who_wants(&self, id: Option<TenantId>, now: Duration) -> impl Iterator<Item = &Tenant> {
         self.iter().filter(move |tenant| Some(tenant.id) != id && tenant.thread.is_wanted(now))
     }
 
-    /// Whether anybody else than `id` does.
+    /// True if a tenant other than `id` wants the thread.
     pub fn others_want(&self, id: Option<TenantId>, now: Duration) -> bool {
         self.who_wants(id, now).next().is_some()
     }

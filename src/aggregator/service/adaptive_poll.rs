@@ -1,11 +1,11 @@
-//! How long the loop looks for news before it sleeps: whoever rang just now probably does again, and to wake
-//! the loop up costs more than the rest of a doorbell's way.
+//! How long the loop polls before it sleeps. After a doorbell the next one often comes soon, and waking the
+//! loop costs more than the rest of a doorbell's way.
 //!
-//! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has
-//! something for every processor, the news of one come while those of another are served, and a VM that rings
-//! without an end would keep a processor busy at others' expense. And it looks only while news come soon
-//! ([`PollWindow`]): engines that work for long may need that processor (those of a software GPU do). After
-//! their work, when they rest, the next doorbell may come soon all the same: that has a window of its own.
+//! Where there are few processors, it polls for one VM's work only. While several VMs work, every processor
+//! has work, events of one VM come while another is served, and a VM that rings without an end would keep a
+//! processor busy at others' expense. And it polls only while events come soon ([`PollWindow`]): engines that
+//! work for long may need that processor (those of a software GPU do). When they rest after their work, the
+//! next doorbell may come soon all the same: that has its own window.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::forecast::Forecast;
 use gpuvmk_host::contention::{self, Contention};
 use gpuvmk_host::poll_window::PollWindow;
 
-/// So long after another VM's last news a VM is alone.
+/// A VM counts as alone so long after another VM's last event.
 const ALONE: Duration = Duration::from_millis(10);
 
-/// What there is to look for.
+/// An event that is polled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Doorbell,
@@ -28,12 +28,12 @@ enum News {
 #[derive(Debug)]
 pub(super) struct AdaptivePoll {
     most: Duration,
-    /// Whether it looks whoever is at work.
+    /// Polls also while several VMs work.
     for_all: bool,
     /// For what comes after a doorbell, and for the doorbell that comes after work is done.
     after_doorbell: PollWindow,
     after_work: PollWindow,
-    /// The last news, and when they came.
+    /// The last event, and when it came.
     news: News,
     news_at: Duration,
     until: Duration,
@@ -47,13 +47,13 @@ pub(super) struct AdaptivePoll {
     looked: Duration,
     put_off: Duration,
     contention: Contention,
-    /// Whose news came last, and when; and when the last of anybody else came.
+    /// The connection of the last event and its time; and the time of the last event of any other connection.
     last: Option<(u32, Duration)>,
     other: Option<Duration>,
 }
 
 impl AdaptivePoll {
-    /// Looks for `most` after news; zero: never.
+    /// Polls for at most `most` after an event; zero: never.
     pub(super) fn new(most: Duration, for_all: bool) -> Self {
         Self {
             most,
@@ -75,7 +75,7 @@ impl AdaptivePoll {
         }
     }
 
-    /// Whether to look, rather than to sleep. Everything that the last look found has been told.
+    /// True to poll once more, false to sleep. The caller has reported all events that the last look found.
     pub(super) fn is_on(&mut self, now: Duration) -> bool {
         self.found(false);
         now < self.until || self.ahead.as_ref().is_some_and(|ahead| ahead.contains(&now))
@@ -132,12 +132,12 @@ impl AdaptivePoll {
         }
     }
 
-    /// Whether one VM alone is at work, as far as that matters.
+    /// True if one VM alone works, or if that does not matter.
     fn is_alone(&self, now: Duration) -> bool {
         self.for_all || self.other.is_none_or(|other| now.saturating_sub(other) > ALONE)
     }
 
-    /// How long to look for what comes after these news.
+    /// How long to poll for the next event after this one.
     fn after(&mut self, news: News, now: Duration) -> Duration {
         let waited = now.saturating_sub(std::mem::replace(&mut self.news_at, now));
         match std::mem::replace(&mut self.news, news) {
@@ -161,7 +161,7 @@ impl AdaptivePoll {
         self.looked_at = end;
     }
 
-    /// What came of the look after that.
+    /// Notes whether the poll found an event.
     fn found(&mut self, news: bool) {
         let (looked, put_off) = (std::mem::take(&mut self.looked), std::mem::take(&mut self.put_off));
         if self.contention.looked(looked, put_off, news) {
@@ -181,7 +181,7 @@ mod tests {
         AdaptivePoll::new(MICROS(200), for_all)
     }
 
-    /// News of connection 1 come so quickly up to `now` that they are looked for as long as possible.
+    /// Events of connection 1 come so quickly up to `now` that they are polled for as long as possible.
     fn at_work(looking: &mut AdaptivePoll, now: Duration) {
         (0..5).rev().for_each(|news| looking.rang(1, now.saturating_sub(MICROS(10 * news))));
     }

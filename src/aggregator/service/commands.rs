@@ -1,4 +1,4 @@
-//! What other threads ask of the service's thread, and how they wake it for that.
+//! Commands of other threads to the service's thread, and how they wake it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +15,9 @@ use crate::machine::hang::Reset;
 use crate::machine::settings::{EffectiveSettings, Order};
 use gpuvmk_scheduler::share::Rejection;
 
-/// What other threads ask of the service.
+/// A command of another thread to the service.
 pub(super) enum Command {
-    /// What a connection's porter has.
+    /// A message of a connection's porter.
     FromPorter(u32, FromPorter),
     /// Change what an operator wants changed.
     Set(Order, SyncSender<Result<EffectiveSettings, Rejection>>),

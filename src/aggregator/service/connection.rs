@@ -12,16 +12,16 @@ use crate::event_ring::EventProducer;
 use crate::protocol::{Hello, Reply};
 use gpuvmk_chip::addr::TenantId;
 
-/// What a connection is about.
+/// Stage of a connection.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// It wants to be a tenant, and perhaps something that another tenant still has.
     Waiting {
         /// Its wish.
         hello: Hello,
-        /// When it is refused after all; `None` while somebody is leaving.
+        /// When it is refused after all; `None` while a tenant is leaving.
         until: Option<Duration>,
-        /// What it gets when it is admitted.
+        /// The shared memory that it gets when it is admitted.
         rings: Box<Rings>,
     },
     /// A tenant.
@@ -41,7 +41,7 @@ pub(super) struct TenantLink {
     pub shut_until: Option<Duration>,
     /// What it said meanwhile.
     pub kept: Option<FromPorter>,
-    /// What it is told when its partition is zero.
+    /// The answer that it gets when its partition is zero.
     pub welcome: Option<Welcoming>,
     /// True while a request is being carried out whose answer follows.
     pub answering: bool,
@@ -68,7 +68,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Who may become a tenant by it.
+    /// The peer as a claimant.
     pub fn claimant(&self) -> Claimant {
         let (pid, uid) = (self.peer.pid, self.peer.uid);
         Claimant { uid, pid, inside: !self.peer.is_other(), door: self.door.clone() }

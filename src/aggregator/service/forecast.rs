@@ -1,7 +1,7 @@
-//! When work will be done, if it takes about as long as what was done before: a driver that copies buffers of
-//! one size waits for each of them for one and the same time. Who sleeps until shortly before that and looks
-//! from then on has the end of work at once and the processor for nearly nothing (Linux's block layer polls
-//! disks in this way). Times come from the caller.
+//! Predicts when work will be done, if it takes about as long as earlier work: a driver that copies buffers
+//! of one size waits the same time for each. A thread that sleeps until shortly before that time and polls
+//! from then on sees the end at once, and hardly uses the processor (Linux's block layer polls disks in this
+//! way). Times come from the caller.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// Pieces of work that are remembered.
 const PIECES: usize = 8;
-/// So much before the earliest end that is expected, and at least this part of its time: timers are late, a
-/// thread takes time to wake up, and work takes less time than the last pieces did where a host's memory gets
-/// faster again.
+/// Polling begins before the earliest end that is expected: by one part in [`EARLY`] of the work's time, and
+/// at least by this. Timers are late, a thread takes time to wake up, and work may get faster when the host's
+/// memory does.
 const MARGIN: Duration = Duration::from_micros(40);
 const EARLY: u32 = 10;
-/// Shorter work is over before anybody is awake.
+/// Shorter work is over before a thread can wake up.
 const SHORTEST: Duration = MARGIN.saturating_mul(4);
 /// It looks for this part of the work's time, and so long, at most.
 const SHARE: u32 = 2;

@@ -25,7 +25,7 @@ use gpuvmk_jail::{self as jail, Role};
 /// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections of a user that were not taken and are not closed yet, before nobody is accepted any more.
+/// Limit of a user's refused connections that are not closed yet. Above it no connection is accepted.
 const MOST_UNCLOSED: usize = 4096;
 
 /// Room on a porter's stack.
@@ -68,7 +68,7 @@ impl Gate {
         self.inner.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What unadmitted connections did that no honest back end does, of all users that are remembered.
+    /// Number of protocol violations by unadmitted connections, of all users that are remembered.
     pub fn refusals(&self) -> u64 {
         let count = |misbehaviour: &Arc<Misbehaviour>| misbehaviour.count.load(Ordering::Relaxed);
         self.places().misbehaviours.values().map(count).fold(0, u64::saturating_add)
@@ -90,7 +90,7 @@ impl Gate {
             let reply = Reply::Refused { kind: RefusalKind::Name, message: refused.to_string() };
             let mut bytes = Vec::new();
             wire::encode_reply(&reply, &mut bytes);
-            // Who does not take it is not waited for.
+            // A peer that does not read is not waited for.
             let _ = seqpacket::send(&socket, &bytes, &[], true);
             let misbehaviour = self.places().misbehaviour(peer.uid);
             return self.turn_away(socket, &misbehaviour);
@@ -122,7 +122,8 @@ impl Gate {
         }
     }
 
-    /// Closes a connection that gets no place. What lies in it may take as long as its sender likes.
+    /// Closes a connection that gets no place. Closing the files in it may take as long as the sender
+    /// arranged.
     fn turn_away(&self, socket: OwnedFd, misbehaviour: &Misbehaviour) {
         // Nothing more can be sent to it.
         let _ = rustix::net::shutdown(&socket, Shutdown::Read);
@@ -132,7 +133,7 @@ impl Gate {
         misbehaviour.closing.give_up(socket);
     }
 
-    /// Opens it: accepts whoever comes by these doors, until the result is dropped.
+    /// Opens the gate: accepts connections at these doors, until the result is dropped.
     ///
     /// # Errors
     /// Out of descriptors or threads.

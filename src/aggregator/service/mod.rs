@@ -1,10 +1,10 @@
 //! The aggregator as a service: one thread owns the physical GPU and serves everybody.
 //!
 //! The thread `aggregator` waits for the tenants' doorbells, the GPU's events and its own commands, all at
-//! once. It never waits for a tenant, nor for what a tenant or an unadmitted connection has arranged: a
+//! once. It never waits for a tenant, nor for anything that a tenant or an unadmitted connection can delay. A
 //! thread for each connection ([`porter`]), started by the thread `gate` ([`gate`]), handles its socket, its
 //! descriptors and its wake-ups. In one turn each tenant gets one request and one look at its doorbells.
-//! Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
+//! Another thread serves operators (see [`super::control`]), and asks this one by command.
 //!
 //! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the
 //! thread sleeps.
@@ -68,19 +68,19 @@ pub struct Config {
     pub control: Option<SocketSpec>,
     /// How VMs share the GPU.
     pub policy: PolicyKind,
-    /// What is set of that.
+    /// Settings of the policy.
     pub settings: Settings,
-    /// What the physical GPU is, for operators (`soft`).
+    /// The kind of physical GPU, for operators (`soft`).
     pub backend: String,
     /// How long after a doorbell to look for more without sleeping; zero never does.
     pub poll: Duration,
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
-    /// What a channel that makes no progress may cost others, and costs its VM.
+    /// Limits for channels that make no progress, and the penalties of their VMs.
     pub hang: HangLimits,
-    /// VMs that may come, and no others; `None`: nobody has said.
+    /// The VMs that may come, and no others; `None`: any VM.
     pub guests: Option<GuestList>,
-    /// The sockets of those that have one of their own.
+    /// The sockets of VMs that have their own, by name.
     pub doors: Vec<(String, SocketSpec)>,
     /// Where the schedule is recorded, and what traces of it are called.
     pub recorder: Option<(SocketSpec, String)>,
@@ -156,8 +156,8 @@ impl ServiceHandle {
         ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Waits for the service to end. False when it did not because it was told to: its GPU is gone, or its
-    /// thread broke down.
+    /// Waits for the service to end. True if it was ordered to end; false if its GPU is gone, or its thread
+    /// panicked.
     pub fn join(mut self) -> bool {
         self.thread.take().is_none_or(|thread| thread.join().unwrap_or(false))
     }
@@ -175,7 +175,8 @@ impl Drop for ServiceHandle {
     }
 }
 
-/// The service's sockets: bound before there is a GPU, by whoever may write to their folders.
+/// The service's sockets. They are bound before the GPU is opened, while the process may still write to their
+/// folders.
 #[derive(Debug)]
 pub struct Sockets {
     backends: Vec<Door>,
@@ -245,7 +246,7 @@ impl Service {
                 "VMs' memory that is touched here first is charged to this process, not to theirs: no userfaultfd: {error}"
             );
         }
-        // What a former owner of the GPU left in its memory is nobody's business.
+        // No tenant may see what a former owner of the GPU left in its memory.
         let mut driver = Box::new(EngineScrub::new(driver));
         if config.scrub.at_release() {
             driver.scrub_all()?;

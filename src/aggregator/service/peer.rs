@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel says.
+//! The process at the other end of a connection, as the kernel identifies it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use gpuvmk_host::socket_path::peer::{self, Credentials};
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// 0 where it has no number here.
@@ -23,7 +23,7 @@ enum Process {
     Own,
     /// Readable once it is gone.
     Other(OwnedFd),
-    /// Nobody would know when it is gone.
+    /// Its end would not be noticed.
     Unwatched(io::Error),
 }
 
@@ -39,7 +39,7 @@ impl Peer {
         Ok(Self { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid, process })
     }
 
-    /// What the kernel says of it.
+    /// Its user and process ids, from the kernel.
     pub const fn credentials(&self) -> Credentials {
         Credentials { pid: self.pid, uid: self.uid, gid: self.gid }
     }
@@ -49,8 +49,8 @@ impl Peer {
         !matches!(self.process, Process::Own)
     }
 
-    /// Why it cannot be a tenant, if it cannot: what a tenant maps is given to somebody else once its process
-    /// is gone, which somebody has to tell.
+    /// Why it cannot be a tenant; `None` if it can. A tenant's memory is reused once its process is gone, so
+    /// its end must be noticed.
     pub fn unwatched(&self) -> Option<String> {
         match &self.process {
             Process::Own | Process::Other(_) => None,

@@ -1,13 +1,13 @@
 //! Places of connections that are no tenants yet, and what is remembered of their users.
 //!
 //! There are [`MOST`]; a process may have [`MOST_OF_PROCESS`] of them and a user [`MOST_OF_USER`], so that no
-//! user takes all. Whoever comes when no place is free gets that of somebody who has said nothing for
-//! longest: an honest back end says hello at once. Connections that have ended, and whose porters are still
-//! held up by what they close, have as many places of their own.
+//! user takes all. A connection that comes when no place is free gets the place of the one that was silent
+//! for longest: an honest back end says hello at once. Ended connections whose porters are still closing
+//! files have as many places again.
 //!
-//! To admit a tenant, and to make what it works with, takes the aggregator's thread some tenths of a
-//! millisecond, in steps that others' requests wait for. So of one user [`BURST`] may come at once, and one
-//! each [`BETWEEN`] from then on; whoever comes earlier waits in its porter.
+//! Admitting a tenant takes the aggregator's thread some tenths of a millisecond, in steps that others'
+//! requests wait for. So [`BURST`] tenants of one user may come at once, and one each [`BETWEEN`] from then
+//! on; earlier ones wait in their porters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ const MOST_LINES: u64 = 20;
 /// Users of whom something is remembered.
 const MOST_USERS: usize = 1024;
 
-/// What a connection is to the gate.
+/// State of a connection at the gate.
 mod state {
     /// Nothing was said.
     pub const SILENT: u8 = 0;
@@ -44,7 +44,7 @@ mod state {
     pub const ASKS: u8 = 1;
     /// A tenant.
     pub const TENANT: u8 = 2;
-    /// It was told to give its place to somebody else, or has ended: its porter ends when it can.
+    /// It must give its place to another connection, or has ended: its porter ends when it can.
     pub const CLOSES: u8 = 3;
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Place {
     misbehaviour: Arc<Misbehaviour>,
 }
 
-/// What unadmitted connections of a user did that no honest back end does.
+/// Protocol violations by a user's unadmitted connections.
 #[derive(Debug)]
 pub(super) struct Misbehaviour {
     uid: u32,
@@ -80,7 +80,8 @@ impl Misbehaviour {
         Self { uid, since: now, count, minute, lines, closing: Account::default(), admitted: Mutex::new(now) }
     }
 
-    /// Whether the log takes another line because of this user. Anybody decides how often that is asked.
+    /// True if the log takes another line about this user. Limited, because the user decides how often that
+    /// is asked.
     fn may_log(&self) -> bool {
         let minute = self.since.elapsed().as_secs() / 60;
         if self.minute.swap(minute, Ordering::Relaxed) != minute {
@@ -167,7 +168,7 @@ pub(super) struct Places {
 pub(super) enum Found {
     /// A place.
     Place(Arc<Misbehaviour>),
-    /// None, but somebody's after so long.
+    /// None is free, but one will be after so long.
     Later(Duration),
     /// None.
     Nothing(Arc<Misbehaviour>, &'static str),
@@ -183,7 +184,8 @@ impl Places {
         Arc::clone(self.misbehaviours.entry(uid).or_insert_with(|| Arc::new(Misbehaviour::new(uid))))
     }
 
-    /// Looks for a place for a connection of that process and user; sends somebody away for it, if need be.
+    /// Looks for a place for a connection of that process and user. Drops another connection for it, if need
+    /// be.
     pub fn find(&mut self, pid: i32, uid: u32, is_other: bool, now: Instant) -> Found {
         let misbehaviour = self.misbehaviour(uid);
         self.places.retain(|place| place.strong_count() > 0);
@@ -209,7 +211,7 @@ impl Places {
         if all < MOST && own < MOST_OF_USER {
             return Found::Place(misbehaviour);
         }
-        // Of whom has most, whoever has been silent for longest.
+        // Of the user that has most, the one that was silent for longest.
         let most = if own >= MOST_OF_USER {
             Some(uid)
         } else {

@@ -1,19 +1,18 @@
 //! A connection's porter: the thread that owns the socket of one device back end, and all else whose use
 //! takes as long as others like.
 //!
-//! To receive a datagram puts its descriptors into this process, or closes those that are not wanted; to send
-//! one, to write to a pipe or to signal an eventfd calls everybody who waits there; and to close any of them
-//! does what the other side has arranged. The aggregator's own thread does none of that. It gets decoded
-//! requests, one at a time from each connection, with a descriptor that was looked at by ways that ask no
-//! file system, and hands answers and wake-ups back. A porter that is held up costs its own connection, and
-//! ends by itself once it no longer is.
+//! Receiving a datagram installs its descriptors in this process, or closes those that are not wanted.
+//! Sending one, writing to a pipe or signalling an eventfd wakes every waiter. Closing a descriptor may do
+//! whatever the other side has arranged. All of these can take long, so the aggregator's own thread does none
+//! of them. It gets decoded requests, one at a time from each connection, with a descriptor that was checked
+//! without asking a file system, and hands answers and wake-ups back. A porter that is held up delays its own
+//! connection only, and ends by itself once it no longer is.
 //!
 //! Wake-ups merge: the owner sets a mark, and one system call is made for all that were set meanwhile. A
 //! porter measures what they cost in processor time. Where that is more than [`DEAR`], time after time, it
 //! rests for several times as long.
 //!
-//! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the
-//! porter's sleep.
+//! Locks: none. Orders come over a channel, marks are a word, and a private eventfd ends the porter's sleep.
 
 pub(super) mod handle;
 mod requests;
@@ -42,19 +41,18 @@ use handle::{Admitted, Answer, FromPorter, Order, PorterHandle};
 /// How long a connection may stay silent.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the wake-ups of an honest VM do not cost, on a machine in a machine either.
+/// More than the wake-ups of an honest VM cost, even in a nested machine.
 const DEAR: Duration = Duration::from_micros(200);
 
 /// For how many times as long a porter rests after a dear one, and for how long at most.
 const REST: u32 = 16;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long a tenant's porter looks for news before it sleeps, at most: longer where there are processors to
-/// spare.
+/// How long a tenant's porter polls before it sleeps, at most; longer where there are processors to spare.
 const LOOK: Duration = Duration::from_micros(100);
 const LONG_LOOK: Duration = Duration::from_millis(1);
 
-/// What a porter is on its way from an unadmitted connection to a tenant.
+/// Stage of a connection, from unadmitted to tenant.
 enum Stage {
     /// Nothing was asked yet.
     Unadmitted {
@@ -149,7 +147,7 @@ impl Porter {
                     log::debug!("connection {} ends: {why}", self.number);
                 }
                 self.say(FromPorter::Gone);
-                // What the owner still has of it comes here, to be closed.
+                // The owner sends the rest of its descriptors here, to be closed.
                 while self.signals.marks.load(Ordering::SeqCst) & mark::CLOSE == 0 {
                     self.doze();
                     self.take_things();
@@ -181,8 +179,8 @@ impl Porter {
         }
     }
 
-    /// Looks for a tenant's news for a while, and sleeps then: a request has the owner's answer soon, and
-    /// often another request after it. Others have the processor between two looks. The result is that of
+    /// Polls for a tenant's requests for a while, and sleeps then: the owner answers a request soon, and
+    /// often another request follows. Yields the processor between two looks. The result is that of
     /// [`Self::sleep`].
     fn await_news(&mut self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
         if !matches!(self.stage, Stage::Tenant(_)) {
@@ -269,8 +267,8 @@ impl Porter {
         if marks & mark::EVENTS != 0
             && let Stage::Tenant(tenant) = &self.stage
         {
-            // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
-            // its socket tells too.
+            // A full pipe means that a wake-up is pending; a broken one, that the consumer is gone, which its
+            // socket shows too.
             let _ = rustix::io::write(&tenant.pipe, &[1]);
         }
         if marks & mark::CLOSE != 0 {
@@ -363,7 +361,7 @@ impl Porter {
 
     fn say(&self, said: FromPorter) {
         if !self.owner.report(self.number, said) {
-            // Nobody is there any more.
+            // The owner is gone.
             self.signals.ring(mark::CLOSE);
         }
     }

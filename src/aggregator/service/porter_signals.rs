@@ -1,4 +1,4 @@
-//! What the owner and a porter share: marks, and a bell for the porter's sleep.
+//! Signals that the owner and a porter share: marks, and an eventfd that ends the porter's sleep.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,13 +16,13 @@ pub(super) mod mark {
     pub const EVENTS: u32 = 2;
     /// A message to the driver.
     pub const MESSAGE: u32 = 4;
-    /// Nobody needs this connection any more.
+    /// The connection must be closed.
     pub const CLOSE: u32 = 8;
-    /// Somebody else needs its place, if it is still silent.
+    /// Another connection needs its place, if it is still silent.
     pub const GIVE_WAY: u32 = 16;
 }
 
-/// What owner and porter share.
+/// Signals between owner and porter.
 #[derive(Debug)]
 pub(super) struct PorterSignals {
     pub(super) marks: AtomicU32,

@@ -2,7 +2,7 @@
 //! rings without end gets no more of the thread's time than it allows, and loses nothing, because doorbells
 //! merge.
 //!
-//! Whoever rings and says nothing new, look after look, is looked at less and less often: no work of his is
+//! A VM that rings without new work, look after look, is looked at less and less often: no work of it is
 //! waiting.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_millis(1);
 /// Looks in a row that found doorbells and nothing new, before the next one is put off.
 const IN_VAIN: u32 = 8;
 
-/// The longest that a look is put off. A doorbell with news among those without waits for so long.
+/// The longest that a look is put off. A doorbell with new work among those without waits for so long.
 const LONGEST: Duration = Duration::from_millis(32);
 
 /// One tenant's rate.

@@ -56,7 +56,7 @@ impl ServiceRemote {
         done.recv_timeout(PATIENCE).ok()
     }
 
-    /// Ends the service soon: its sockets close, tenants are told by that.
+    /// Ends the service soon: its sockets close, which tenants notice.
     pub fn stop(&self) {
         self.commands.send(Command::Stop);
     }

@@ -155,9 +155,9 @@ impl Loop {
         true
     }
 
-    /// Takes the requests that lie in mailboxes, one of each tenant that is awake, as far as the turn's time
-    /// for that goes: the next turn begins with whoever would have been next. True if it ended before all
-    /// were asked.
+    /// Takes the requests that lie in mailboxes, one of each tenant that is awake, for as long as the turn's
+    /// time for that lasts. The next turn begins with the tenant that would have been next. True if the time
+    /// ended before all were asked.
     pub(super) fn serve_mailboxes(&mut self) -> bool {
         let until = self.now().saturating_add(SLICE);
         self.awake.sort_unstable();
@@ -292,7 +292,8 @@ impl Loop {
         connection.porter.answer(Answer { bytes: self.answer.clone(), files, admitted, message: None });
     }
 
-    /// Those who wait for somebody's resources look again, as far as `due` says of their patience.
+    /// Retries connections that wait for resources of a leaving tenant, those for which `due` is true of
+    /// their time limit.
     pub(super) fn retry_waiting(&mut self, due: impl Fn(Option<Duration>) -> bool) {
         let now = self.now();
         let waiting: Vec<_> = self
@@ -323,12 +324,12 @@ impl Loop {
         connection.porter.answer(Answer { bytes: self.answer.clone(), ..Answer::default() });
     }
 
-    /// Whoever waited long enough gets an answer.
+    /// Answers connections that have waited long enough.
     pub(super) fn serve_unadmitted(&mut self, now: Duration) {
         self.retry_waiting(|until| until.is_some_and(|until| now >= until));
     }
 
-    /// Ends a connection, and with it a tenant. What it had is closed by its porter.
+    /// Ends a connection, and with it a tenant. Its porter closes the files.
     fn close(&mut self, number: u32) {
         let Some(connection) = self.connections.remove(&number) else { return };
         self.awake.retain(|other| *other != number);

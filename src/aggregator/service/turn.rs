@@ -27,7 +27,7 @@ use gpuvmk_host::socket_path::Guard;
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
 
-/// What is taken of porters and operators in one turn.
+/// Limit of messages that are taken from porters and operators in one turn.
 const MAX_SAID: usize = 256;
 
 /// Kinds of descriptor, in the upper half of a token; the lower half is the connection's number.
@@ -40,7 +40,7 @@ const NUMBER: u64 = 0xffff_ffff;
 /// The loop's state.
 pub(super) struct Loop {
     pub(super) machine: Machine,
-    /// Who may be served at these sockets and at those of other threads.
+    /// The guards of these sockets and of those of other threads.
     pub(super) guards: Vec<Arc<Guard>>,
     pub(super) refused_hellos: u64,
     commands: Commands,
@@ -55,7 +55,7 @@ pub(super) struct Loop {
     pub(super) by_tenant: BTreeMap<TenantId, u32>,
     /// Processes of tenants that left, still alive.
     pub(super) exiting_peers: BTreeMap<u32, (TenantId, OwnedFd)>,
-    /// Connections whose doorbells are looked at in each turn, because their sender was told we are awake.
+    /// Connections whose doorbells are looked at in each turn, because their sender sees us awake.
     pub(super) awake: Vec<u32>,
     /// Whose mailbox was looked into last.
     pub(super) last_mailbox: u32,
@@ -115,7 +115,7 @@ impl Loop {
     /// Serves until told to stop.
     ///
     /// # Errors
-    /// The GPU is gone, and somebody waits for this process to close it. Tenants have been told.
+    /// The GPU is gone, and the kernel waits for this process to close it. Tenants have been told.
     pub fn run(&mut self) -> io::Result<()> {
         let mut more = false;
         let mut ready = Vec::with_capacity(MAX_READY);
@@ -188,7 +188,7 @@ impl Loop {
         if !self.take_commands() {
             return None;
         }
-        // Whoever asked meanwhile waits for one of both, not for what comes after it too.
+        // A request that came meanwhile waits for one of both, not for both.
         self.take_doorbells();
         Some(self.serve_mailboxes() || mailboxes_left)
     }
@@ -304,7 +304,7 @@ impl Loop {
         Timespec::try_from(due.saturating_sub(now)).ok()
     }
 
-    /// One, and more as far as little time has passed; false when told to stop.
+    /// Takes one command, and more while little time has passed. False when ordered to stop.
     fn take_commands(&mut self) -> bool {
         let until = self.now().saturating_add(SLICE_BESIDE_OTHERS);
         // No more than there can be porters, of whom each says one thing at a time.
@@ -318,7 +318,7 @@ impl Loop {
             match command {
                 Ok(Command::FromPorter(number, said)) => self.serve(number, said),
                 Ok(Command::Status(answer)) => {
-                    // Whoever asked may have given up.
+                    // The asker may have given up.
                     let _ = answer.try_send(self.status());
                 }
                 Ok(Command::Reset(name, answer)) => {

@@ -14,7 +14,7 @@ pub struct Space {
     pub handle: SpaceHandle,
 }
 
-/// What became of a channel.
+/// State of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelState {
     /// Created; hardware has never seen its start bit.

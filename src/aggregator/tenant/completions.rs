@@ -9,6 +9,6 @@ use gpuvmk_chip::EngineSet;
 pub struct DelayedCompletions {
     /// The engines that finished work.
     pub engines: EngineSet,
-    /// When the tenant is told at the latest, by the aggregator's clock.
+    /// When the tenant is notified at the latest, by the aggregator's clock.
     pub due: Duration,
 }

@@ -9,8 +9,8 @@ pub struct Counters {
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
-    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in
-    /// place.
+    /// Number of its pages' mappings that failed: read-only memory, memory that was cut off, or memory that
+    /// could not be pinned.
     pub unmappable: u64,
     /// Number of address-space updates.
     pub updates: u64,

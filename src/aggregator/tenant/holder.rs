@@ -1,4 +1,4 @@
-//! Who a tenant is, whatever its connection.
+//! The identity of a tenant, over several connections.
 
 use std::fmt;
 

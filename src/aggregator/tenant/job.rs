@@ -1,4 +1,4 @@
-//! What remains of a request that is too long for one turn.
+//! The rest of a request that is too long for one turn.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::protocol::{GuestMapping, GuestTarget, RefusalKind};
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_gpu::{Revocation, SpaceHandle, SpaceUpdate};
 
-/// What remains of a long request.
+/// The rest of a long request.
 #[derive(Debug)]
 pub enum Job {
     /// Changes of an address space.
@@ -28,7 +28,7 @@ pub struct Update {
     pub(crate) ready: SpaceUpdate,
     /// Well-formed; where they point is checked when it is their turn.
     pub(crate) map: VecDeque<GuestMapping>,
-    /// What the space's tables may take.
+    /// Host memory that the space's tables may take, in bytes.
     pub(crate) table_budget: u64,
     /// Pages in the tenant's other spaces.
     pub(crate) other_pages: u64,

@@ -1,4 +1,4 @@
-//! What the aggregator knows of one tenant: its partition, memory, address spaces, channels and counters.
+//! One tenant: its partition, memory, address spaces, channels and counters.
 
 mod channel;
 mod completions;
@@ -52,9 +52,9 @@ pub enum TenantState {
         peer_alive: bool,
         /// Bytes of the partition zeroed so far.
         scrub_from: u64,
-        /// Bytes of the partition that nobody else has any more.
+        /// Bytes from the partition's start that were taken back from all processes.
         renew_from: u64,
-        /// Somebody has kept its memory, which nobody else gets for as long; when to look again.
+        /// A process still has its memory, which is withheld for as long; the time of the next check.
         held: Option<Duration>,
     },
 }
@@ -98,9 +98,9 @@ pub struct Tenant {
     pub channels: Vec<Option<Channel>>,
     /// The channels that it wants to run.
     pub runlist: Vec<GuestChannel>,
-    /// Notifications of finished work that it is told later.
+    /// Notifications of finished work that are delayed.
     pub delayed: Option<DelayedCompletions>,
-    /// Engines on which work ended while it had no channel there, as far as it had said.
+    /// Engines on which work ended while the tenant had named no channel there.
     pub unnamed: EngineSet,
     /// Where it is in its life.
     pub state: TenantState,
@@ -114,7 +114,7 @@ pub struct Tenant {
     pub job: Option<Job>,
     /// All its channels and address spaces are being taken from it.
     pub stripping: bool,
-    /// Hardware failed it: its resources are never given to anybody else.
+    /// Hardware failed it: its resources are never reused.
     pub quarantined: bool,
     /// The aggregator does not serve it until it asks for a reset.
     pub fail_safe: Option<FailSafeState>,

@@ -11,7 +11,7 @@ use gpuvmk_gpu::GpuError;
 pub struct Refusal {
     /// Class.
     pub kind: RefusalKind,
-    /// What, where, what was allowed.
+    /// What is wrong, where, and what is allowed.
     pub message: String,
     /// The limit that was met, if it was one.
     pub limit: Option<Limit>,

@@ -1,13 +1,13 @@
-//! One tenant's part of the aggregator's one thread: what a tenant asks for costs its own share of the
-//! thread's time, so that a flood of requests, updates or doorbells takes nothing from the others' shares.
+//! One tenant's share of the aggregator's one thread. A tenant's requests are charged to its own share, so
+//! that a flood of requests, updates or doorbells takes nothing from the others' shares.
 //!
-//! While only one tenant wants the thread it may have all of it (as far as its own limit allows). When others
-//! do, each earns an equal part of the time that passes, saves up to [`BURST`] of it, and is not served while
-//! it has overdrawn. A request is never interrupted: it overdraws by one piece at most (see [`super::Job`]).
+//! While only one tenant wants the thread it may have all of it, up to its own limit. When others do, each
+//! earns an equal part of the time that passes, saves up to [`BURST`] of it, and is not served while it has
+//! overdrawn. A request is never interrupted: it overdraws by one piece at most (see [`super::Job`]).
 
 use std::time::Duration;
 
-/// What a tenant may save. An honest guest's start-up is a burst of requests.
+/// Limit of saved time. An honest guest's start-up is a burst of requests.
 const BURST: Duration = Duration::from_millis(5);
 
 /// A tenant that asked for something so long ago wants the thread no more.

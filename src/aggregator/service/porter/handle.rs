@@ -1,5 +1,4 @@
-//! What the owner has of a porter: a way to give it orders and to have others woken up, and what a porter
-//! tells the owner.
+//! The owner's handle of a porter: orders and wake-ups to the porter, and the porter's messages to the owner.
 
 use std::any::Any;
 use std::io;
@@ -18,7 +17,7 @@ use crate::service::porter_signals::{PorterSignals, mark};
 use crate::tenant::Refusal;
 use gpuvmk_host::reaper::{Account, Reaped};
 
-/// What a porter has for the owner.
+/// A message of a porter to the owner.
 #[derive(Debug)]
 pub(in crate::service) enum FromPorter {
     /// An unadmitted connection wants to be a tenant.
@@ -44,8 +43,8 @@ pub(in crate::service) struct Arrival {
     pub rings: Rings,
 }
 
-/// What a tenant and the owner talk by. Made by the porter, since to map memory makes a process's other
-/// threads wait.
+/// The shared memory through which a tenant and the owner talk. The porter makes it, since mapping memory
+/// makes a process's other threads wait.
 #[derive(Debug)]
 pub(in crate::service) struct Rings {
     pub doorbells: DoorbellReceiver,
@@ -66,7 +65,7 @@ impl Rings {
     }
 }
 
-/// What the owner has for a porter.
+/// An order of the owner to a porter.
 pub(super) enum Order {
     Answer(Answer),
     /// The driver's messages are not sent any more.
@@ -91,7 +90,7 @@ pub(in crate::service) struct Answer {
     pub message: Option<ChangeOfMessage>,
 }
 
-/// What a tenant's porter needs.
+/// The files of an admitted tenant.
 #[derive(Debug)]
 pub(in crate::service) struct Admitted {
     /// Wakes the consumer of events up.
@@ -128,7 +127,8 @@ impl PorterHandle {
         }
     }
 
-    /// Sends an answer; the next request is received after it. Whoever does not read answers is sent away.
+    /// Sends an answer; the next request is received after it. A tenant that does not read answers is
+    /// disconnected.
     pub fn answer(&self, answer: Answer) {
         self.order(Order::Answer(answer));
     }

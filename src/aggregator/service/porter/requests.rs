@@ -27,8 +27,8 @@ impl Porter {
             let text = "the first request is hello, and comes without descriptors";
             let refusal = Refusal::new(RefusalKind::Protocol, text);
             self.refuse(&refusal)?;
-            // What is left unread takes the answer away from the other side. To close what came may take
-            // long, here.
+            // Unread data would take the answer away from the other side. Closing the received files may take
+            // long, but only this thread.
             drop(seqpacket::receive_one(&self.socket, &mut self.bytes));
             return Err(End::Own("it gives descriptors and is no VM".to_owned()));
         }
@@ -67,7 +67,7 @@ impl Porter {
         };
         let file = match attached {
             Attached::None => None,
-            // From here on, to close it takes nobody's time but a reaper's.
+            // From here on, closing it takes a reaper's time only.
             Attached::One(file) => Some(Reaped::new(file, tenant.account.clone())),
             Attached::More => {
                 let text = "a request comes with one descriptor at most";
@@ -115,7 +115,7 @@ impl Porter {
         };
         match std::mem::replace(&mut self.stage, Stage::Asking) {
             Stage::Unadmitted { peer, door, handle, .. } => {
-                // This thread is its own: nobody else waits.
+                // This thread serves one connection: no other waits.
                 std::thread::sleep(self.place.asks());
                 self.waits = true;
                 self.say(FromPorter::Hello(Box::new(Arrival { hello, peer, door, porter: handle, rings })));
