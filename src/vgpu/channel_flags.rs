@@ -1,4 +1,4 @@
-//! What front-end threads and the link's thread both must know of each channel number, without a lock.
+//! State of each channel number that front-end threads and the link's thread share without a lock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -143,7 +143,7 @@ impl ChannelFlags {
         }
     }
 
-    /// What was noted for a live channel.
+    /// The notes about a live channel; `None` if it is not live.
     pub fn watched(&self, channel: GuestChannel) -> Option<Watched> {
         let slot = self.slots.get(usize::from(channel.0))?;
         if slot.flags.load(Ordering::Acquire) & LIVE == 0 {

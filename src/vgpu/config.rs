@@ -25,7 +25,7 @@ pub struct MediatorConfig {
     pub table_cache: usize,
     /// How the guest reaches instance memory.
     pub bar3: Bar3,
-    /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
+    /// Zero the partition at a function reset. No other VM sees its content either way; zeroing costs time.
     pub scrub_on_reset: bool,
     /// Where events are recorded that are no accesses: flushes, doorbells, refusals.
     pub tracer: Tracer,

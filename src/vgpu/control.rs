@@ -1,7 +1,7 @@
-//! What a guest's driver did, carried out on the host: the part that every chip has in common.
+//! Carries a guest driver's actions out on the host: the part that all chips have in common.
 //!
-//! Pure bookkeeping over [`Host`]: who calls holds the mediator's lock. An error of any step puts the vGPU
-//! into its fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
+//! Pure bookkeeping over [`Host`]; the caller holds the mediator's lock. An error of any step puts the vGPU
+//! into its fail-safe state. A [`ChannelControl`] inside has the channels of a chip.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -66,14 +66,14 @@ pub struct Control<C: ChannelControl> {
     pub(super) state: State,
     pub(super) record: FailSafeRecord,
     pub(super) ram: GuestRam,
-    /// What sends the guest's message.
+    /// The eventfd that sends the guest's message.
     pub(super) message: Option<OwnedFd>,
     pub(super) spaces: Spaces<C::Format>,
     bar3: Bar3<C::Format>,
     pub(super) chip: C,
 }
 
-/// What BAR3 goes through, and what of that was found in the guest's tables.
+/// The tables of BAR3, and the mappings that were found in them.
 #[derive(Debug)]
 struct Bar3<F> {
     tables: Option<WindowTables>,
@@ -104,14 +104,14 @@ impl<C: ChannelControl> Control<C> {
 
     /// Stops serving the guest: everything of it goes off the hardware. `cause` is when what led here began.
     pub fn fail(&mut self, reason: FailSafe, cause: Instant, host: &Host<'_>) {
-        // Who is told to end loses its aggregator by that.
+        // A process that is ordered to end loses its aggregator by that.
         let level = if host.link.is_ending() { log::Level::Debug } else { log::Level::Warn };
         log::log!(level, "The vGPU is in fail-safe state until its next reset: {reason}");
         self.record.now = Some(FailSafeState::new(reason.reason(), cause.elapsed()));
         self.record.count = self.record.count.saturating_add(1);
         host.tracer.event(|| Event::Refusal { reason: reason.reason().name().to_owned(), place: 0 });
         if !matches!(reason, FailSafe::AggregatorLost(_)) {
-            // What can still fail here is the link, and then the aggregator drops everything anyway.
+            // Only the link can still fail here, and then the aggregator drops everything anyway.
             let _ = host.request(&Request::Reset { scrub: false });
         }
         host.live.clear_all();
@@ -188,7 +188,7 @@ pub(super) struct UserdOffsets {
     pub put: u64,
 }
 
-/// Doorbells that came before hardware had the channel reached nobody: ring again if work waits.
+/// Doorbells that came before hardware had the channel were lost: ring again if work waits.
 pub(super) fn ring_if_pending(
     channel: GuestChannel,
     userd: GuestVram,

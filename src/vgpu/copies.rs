@@ -1,9 +1,8 @@
 //! How much the guest copies: its rings are followed, and what was submitted is looked through, after the
 //! doorbell was passed on, so that no work waits for it.
 //!
-//! Everything that is read is the guest's to change meanwhile. So it is a figure for operators and for
-//! nothing else: the guest's word, as far as it goes. What a doorbell may cost is bounded; ring entries
-//! beyond that are counted, not read.
+//! The guest can change everything that is read here at any time. So the result is a figure for operators and
+//! for nothing else. The cost of a doorbell is bounded; ring entries beyond that are counted, not read.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,8 +18,8 @@ use gpuvmk_shadow_pagetable::{Fermi, Hopper, translate};
 
 /// Most ring entries that are looked through for a doorbell.
 const ENTRIES: u32 = 64;
-/// Most bytes of commands that are read for a doorbell: a tenth of a millisecond at worst. What cannot matter
-/// is passed over.
+/// Limit of command bytes that are read for a doorbell: a tenth of a millisecond at worst. Data words are
+/// skipped.
 const BYTES: u64 = 64 << 10;
 /// Bytes that are read at once.
 const CHUNK: usize = 1024;
@@ -58,11 +57,11 @@ pub struct Ring {
     pub engines: EngineSet,
 }
 
-/// What was counted, and how far the rings of all channels have been followed.
+/// The sums, and the position in the rings of all channels.
 #[derive(Debug)]
 pub struct Copies {
     followers: Box<[Mutex<Option<Box<Follower>>>]>,
-    /// Held while they are told, so that what was told last is the newest.
+    /// Held while they are reported, so that the last report is the newest.
     sums: Mutex<CopiedBytes>,
 }
 

@@ -64,7 +64,7 @@ impl EventPath {
         }
     }
 
-    /// The vGPU is back: the next loss is told again.
+    /// The vGPU is back: the next loss is reported again.
     pub fn rearm_loss(&self) {
         self.told.store(false, Ordering::Release);
     }
@@ -158,7 +158,7 @@ impl EventHandler for EventPath {
         }
         reason.clone_into(&mut self.lost_reason.lock().unwrap_or_else(PoisonError::into_inner));
         self.lost.store(true, Ordering::Release);
-        // Nobody will complete them: a driver that polls must not wait for ever.
+        // They will never complete: a driver that polls must not wait for ever.
         self.live.clear_all();
         self.tell_lost(reason);
     }

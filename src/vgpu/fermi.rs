@@ -31,7 +31,7 @@ pub struct FermiChannels {
     started: Vec<bool>,
     /// The guest's runlist as it committed it.
     runlist: Vec<GuestChannel>,
-    /// What the aggregator has of it.
+    /// The runlist that was sent to the aggregator.
     sent_runlist: Vec<GuestChannel>,
     fifo: FifoState,
     blocked: bool,
@@ -69,9 +69,9 @@ impl ChannelControl for FermiChannels {
 
     /// The engines that a channel's instance block names beyond those that its host channel has contexts for.
     ///
-    /// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it
-    /// while the channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell.
-    /// Pointers that went are noticed at the next start.
+    /// Hardware reads a context pointer when the channel first uses the engine. So a driver may write it
+    /// while the channel runs (nouveau of Linux 6.1 does), and the next doorbell is the first chance to see
+    /// it. Removed pointers are noticed at the next start.
     fn new_engines(channel: GuestChannel, live: &ChannelFlags, memory: &Memory<'_>) -> EngineSet {
         let Some(watched) = live.watched(channel) else { return EngineSet::empty() };
         let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];

@@ -36,7 +36,7 @@ impl FaceConfig {
     }
 }
 
-/// What a vGPU is made of, besides what was granted.
+/// Settings of a vGPU, besides its grant.
 #[derive(Debug)]
 pub struct VgpuConfig {
     /// What the guest sees.

@@ -20,7 +20,7 @@ use gpuvmk_shadow_pagetable::Hopper;
 /// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
 const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };
 
-/// What a step on a slot comes to: done, refused to the driver, or the end of the vGPU.
+/// Result of a step on a slot: done, refused to the driver, or the end of the vGPU.
 type Step = Result<Result<(), ChannelRefusal>, FailSafe>;
 
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,7 @@ impl Control<GspChannels> {
         };
         host.live.clear(slot);
         match host.request(&Request::DestroyChannel(slot)) {
-            // What hardware did not let go is the aggregator's to deal with.
+            // The aggregator handles a channel that hardware did not let go.
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -163,7 +163,8 @@ impl GspChannels {
     }
 }
 
-/// What the aggregator would call a mistake of ours is the driver's mistake: it is found here.
+/// True if the aggregator will find no mistake in the request. A mistake here is the driver's, and is refused
+/// to it.
 fn is_sound(channel: &GspChannel, host: &Host<'_>) -> bool {
     let ring_end = channel
         .gpfifo

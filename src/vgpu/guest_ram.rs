@@ -1,9 +1,8 @@
-//! The ranges of system memory that a guest's machine announced, with their files: they must be told to the
-//! aggregator, and told again to a new one.
+//! The ranges of system memory that a guest's machine announced, with their files. They are announced to the
+//! aggregator, and again to a new one.
 //!
-//! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU); one
-//! descriptor is kept for each file and for what it may do, and ranges that follow each other in one file are
-//! one.
+//! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU). One
+//! descriptor is kept for each file and access right, and adjacent ranges of one file are joined.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -110,7 +109,7 @@ impl GuestRam {
         self.ranges.values()
     }
 
-    /// What of `[iova, iova + size)` there is: ranges, and parts of them.
+    /// The ranges, and parts of ranges, in `[iova, iova + size)`.
     ///
     /// # Errors
     /// It is empty, not made of whole pages, or wraps.

@@ -1,4 +1,4 @@
-//! What a request of the guest needs to be carried out: the link to the aggregator, the guest's memory,
+//! Everything that carrying out a guest's request needs: the link to the aggregator, the guest's memory,
 //! counters.
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use gpuvmk_aggregator::protocol::{Doorbell, Request};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_trace::Tracer;
 
-/// What the aggregator granted, besides memory.
+/// The aggregator's grant, besides memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Guest channel numbers are below this.
@@ -44,8 +44,8 @@ pub struct Host<'a> {
     pub counters: &'a Counters,
     pub meters: &'a Meters,
     pub tracer: &'a Tracer,
-    /// When the step began that is under way: the guest's request, or the last one to the aggregator since.
-    /// What leads to fail-safe state happened no earlier.
+    /// Start of the step under way: the guest's request, or the last request to the aggregator since. A cause
+    /// of fail-safe state is no older.
     pub step: Cell<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Host<'_> {
         self.copies.count(doorbell, &self.memory, self.link);
     }
 
-    /// What moving pages takes, with the address spaces that `engines` knows.
+    /// The surroundings for moving pages, with the address spaces that `engines` knows.
     pub fn surroundings<'b>(&'b self, engines: &'b dyn Engines) -> Surroundings<'b> {
         Surroundings { window: self.memory.window, counters: self.counters, meters: self.meters, engines }
     }

@@ -79,7 +79,7 @@ impl<C: ChannelControl> Mediator<C> {
     /// A mediator over an admitted tenant's link.
     ///
     /// # Errors
-    /// What was granted makes no VRAM of the size that it says, or cannot be mapped.
+    /// The granted memory does not make up VRAM of the granted size, or cannot be mapped.
     pub fn new(
         link: Arc<dyn AggregatorLink>,
         grant: Grant,
@@ -141,7 +141,8 @@ impl<C: ChannelControl> Mediator<C> {
         }
     }
 
-    /// The guest's interrupts at the rate that it may have. Operators are told when that is met.
+    /// Limits the guest's interrupts to the rate that it may have. Reports to operators when the limit is
+    /// met.
     pub(super) fn paced(self: &Arc<Self>, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
         let mediator = Arc::downgrade(self);
         Arc::new(PacedInterrupts::new(sink, self.meters.clone(), move || {
@@ -159,8 +160,8 @@ impl<C: ChannelControl> Mediator<C> {
         connection.link.report_trapped(before.wrapping_add(1));
     }
 
-    /// Tells operators how far the guest is from its limits, unless somebody holds the control lock, who may
-    /// tell.
+    /// Reports to operators how far the guest is from its limits, unless another thread holds the control
+    /// lock; that one may report.
     fn tell_operators(&self) {
         if let Ok(control) = self.control.try_lock() {
             self.connection().link.report(&self.report(&control));
@@ -190,7 +191,7 @@ impl<C: ChannelControl> Mediator<C> {
         }
     }
 
-    /// What operators are told.
+    /// The report for operators.
     fn report(&self, control: &Control<C>) -> Report {
         let FailSafeRecord { now, count } = control.record;
         let budget = control.spaces.budget();
@@ -232,7 +233,7 @@ impl<C: ChannelControl> Mediator<C> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
-        // Nobody is left to be told anything.
+        // The process is ending: no one needs the request.
         if connection.link.is_ending() {
             return None;
         }
@@ -471,7 +472,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let result = self.reset_host(&control);
         let connection = self.connection();
         let result = self.reset_placement(&connection, result);
-        // What the link's thread still tells of the time before finds no channel.
+        // Late events of the link's thread then find no channel.
         connection.events.live.clear_all();
         // It may have been zeroed; and what the last driver kept there is nothing to the next one.
         connection.window.forget_tables();

@@ -1,4 +1,4 @@
-//! What a guest may cost the host in its own device backend, and how close it is to that.
+//! Limits of a guest's cost in its own device backend, and how close it is to them.
 //!
 //! A guest that asks too often waits: its processor stands still in the access until the rate allows the next
 //! one. So nothing is lost, nothing is answered wrongly, and an honest guest that has a burst notices
@@ -16,7 +16,7 @@ use gpuvmk_host::pace::Pace;
 use gpuvmk_observe::log_limit;
 use gpuvmk_pci::InterruptSink;
 
-/// What a guest may save up of a rate.
+/// Time for which a guest may save up an unused rate.
 const BURST: Duration = Duration::from_millis(50);
 
 /// Limits that a mediator keeps for its guest. Rates are per second.

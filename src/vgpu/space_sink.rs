@@ -17,14 +17,14 @@ const MAX_HELD: usize = 1 << 16;
 
 /// Sends the changes of one address space.
 ///
-/// What a synchronisation maps is held back until all that it unmaps is sent: page sizes are layers in the
-/// guest's tables, but an address that changes from one to another is one address on the host, where a
+/// New mappings of a synchronisation are held back until all unmappings are sent. Page sizes are layers in
+/// the guest's tables, but an address that changes from one to another is one address on the host, where a
 /// physical GPU need not keep layers apart. Where a guest maps an address by two layers, the last change
 /// counts.
 ///
 /// Pages of a size that the physical GPU does not have are mapped as smaller ones (a GF100's MMU has either
-/// 64 KiB or 128 KiB pages, and the physical one's are 128 KiB). What lies beyond the physical GPU's virtual
-/// addresses is left out: its accesses fault.
+/// 64 KiB or 128 KiB pages, and the physical one's are 128 KiB). Addresses beyond the physical GPU's virtual
+/// addresses are left out: accesses to them fault.
 pub(super) struct SpaceSink<'a, 'h> {
     host: &'a Host<'h>,
     space: SpaceId,

@@ -2,7 +2,7 @@
 //! it by.
 //!
 //! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when
-//! the last such channel is unbound: until then the guest's tables are nobody's business.
+//! the last such channel is unbound: before and after that, the guest's tables are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -78,7 +78,7 @@ impl<F: MmuFormat + Default> Spaces<F> {
         Self { format, limits, budget: Budget::new(limits), spaces: BTreeMap::new(), granted }
     }
 
-    /// What the guest's tables mean.
+    /// The format of the guest's tables.
     pub fn format(&self) -> F {
         self.format
     }

@@ -1,4 +1,4 @@
-//! What a vGPU did and in what state it is, for people and for the control socket.
+//! Counters and state of a vGPU, for people and for the control socket.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -166,8 +166,7 @@ counters! {
     bad_instances,
     /// Channel numbers that were not granted.
     bad_channels,
-    /// Channels that the guest gave work to although the host did not have them, and of whose end it was
-    /// told.
+    /// Channels that got work although the host did not have them, and whose end was reported to the guest.
     channels_refused,
     /// Channels and objects that firmware's part refused the driver.
     refused_to_guest,
@@ -177,7 +176,7 @@ counters! {
     runlist_entries_dropped,
     /// Engine resets by the guest.
     engine_resets,
-    /// What the guest asked for in fail-safe state.
+    /// Requests of the guest that were dropped in fail-safe state.
     dropped_in_fail_safe,
     /// Function resets.
     resets,
@@ -244,7 +243,7 @@ pub struct Status {
     pub counts: Counts,
     /// How long changes of page tables took, requests to the aggregator included.
     pub walks: WalkSummary,
-    /// What its channels copied, by their commands.
+    /// Bytes that its channels copied, by their commands.
     pub copied: CopiedBytes,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Over the bus, a read of VRAM costs about a microsecond for each word; a walk of page tables would take
 //! milliseconds. So a page that a walk or an instance-memory window reads is read from the device once, and
-//! kept up to date by every CPU write that comes through this process (all of the guest's do). What engines
-//! write is missed: whoever reads what engines write must go to the device.
+//! kept up to date by every CPU write that comes through this process (all of the guest's do). Engines'
+//! writes are missed, so memory that engines write must be read from the device.
 //!
-//! Pages are spread over shards, each with a lock that is held while a page is fetched and while a write goes
-//! to the device, so that a copy never misses a write that came meanwhile. The least recently used page of a
-//! shard goes when it is full.
+//! Pages are spread over shards. A shard's lock is held while a page is fetched and while a write goes to the
+//! device, so that a copy never misses a write that came meanwhile. The least recently used page of a shard
+//! goes when it is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

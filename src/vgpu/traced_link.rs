@@ -1,4 +1,4 @@
-//! What a vGPU asks its aggregator for, and what that tells it, as events of its trace.
+//! Records a vGPU's requests to its aggregator, and the aggregator's events, in the vGPU's trace.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_trace::event::ChannelChange;
 use gpuvmk_trace::{Event as Traced, Tracer};
 
-/// A link that is recorded while somebody wants that.
+/// A link that is recorded while a recording is on.
 pub(super) struct TracedLink {
     link: Arc<dyn AggregatorLink>,
     tracer: Tracer,
@@ -74,7 +74,7 @@ impl AggregatorLink for TracedLink {
     }
 }
 
-/// Who gets the events of a recorded link.
+/// The handler of a recorded link's events.
 struct TracedHandler {
     handler: Arc<dyn EventHandler>,
     tracer: Tracer,
@@ -100,7 +100,7 @@ impl EventHandler for TracedHandler {
     }
 }
 
-/// What a request that was carried out did.
+/// The trace event of a request that was carried out.
 fn told(request: &Request) -> Option<Traced> {
     let channel = |channel: u16, change| Some(Traced::Channel { channel: channel.into(), change });
     match request {
@@ -131,7 +131,7 @@ fn told(request: &Request) -> Option<Traced> {
     }
 }
 
-/// What a refusal is about: an address, a channel or a space.
+/// The subject of a refusal: an address, a channel or a space.
 fn place(request: &Request) -> u64 {
     match request {
         Request::DmaMap { gpa, .. } | Request::DmaUnmap { gpa, .. } => gpa.0,

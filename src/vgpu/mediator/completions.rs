@@ -1,4 +1,5 @@
-//! The end of work that the guest need not be told at once: the aggregator keeps it, or sends its message.
+//! Notifications of finished work that the guest does not need at once: the aggregator holds them back, or
+//! sends the message.
 
 use super::Mediator;
 use crate::control::ChannelControl;

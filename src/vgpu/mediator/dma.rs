@@ -25,12 +25,12 @@ impl<C: ChannelControl> Mediator<C> {
             None => None,
             Some(backing) => Some((control.ram.keep(backing).map_err(refused)?, backing.offset)),
         };
-        // What the two sides take must be the same: whatever this one refuses is not announced.
+        // Both sides must have the same ranges: a range that this side refuses is not announced.
         self.system.map(mapping)?;
         let range = Range { iova, size, writable, file };
         if !is_lost(&control.state) {
             match self.announce(&range, &host) {
-                // The guest goes on; a new aggregator is told at the next reset.
+                // The guest goes on; the range is announced to a new aggregator at the next reset.
                 Ok(()) | Err(LinkError::Lost(_)) => {}
                 Err(error) => {
                     self.system.unmap(iova, size)?;
@@ -106,7 +106,7 @@ impl<C: ChannelControl> Mediator<C> {
             }
             control.ram.remove(range);
         }
-        // Nobody is left to be told.
+        // The process is ending: no one needs the announcement.
         if connection.link.is_ending() {
             return;
         }
@@ -120,8 +120,8 @@ impl<C: ChannelControl> Mediator<C> {
     }
 }
 
-/// What the aggregator knows of ranges in their order: from the first to the last, below and above the
-/// window's memory, which stays.
+/// The parts of the address space that cover all announced ranges: from the first to the last, below and
+/// above the window's memory, which stays.
 fn announced(ranges: &[Range]) -> impl Iterator<Item = (Gpa, u64)> {
     let hull = |above: bool| {
         let mut known =

@@ -52,7 +52,7 @@ impl EngineBackend for Mediator<FermiChannels> {
         EngineStatus::default()
     }
 
-    /// Nobody is to know: engines work for others too.
+    /// Always zero, because engines work for other VMs too, whose load must stay hidden.
     fn engine_busy_time(&self, _engine: Engine) -> Duration {
         Duration::ZERO
     }

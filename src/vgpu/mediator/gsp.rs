@@ -42,7 +42,7 @@ impl GspBackend for Mediator<GspChannels> {
 }
 
 impl Mediator<GspChannels> {
-    /// Carries out a request whose refusal the driver is told.
+    /// Carries out a request whose refusal is answered to the driver.
     fn answer(
         &self,
         request: impl FnOnce(&mut Control<GspChannels>, &Host<'_>) -> Result<Result<(), ChannelRefusal>, FailSafe>,

@@ -1,9 +1,9 @@
 //! Instance memory as memory that a front end's client maps for good: the first part of BAR3, and PRAMIN. A
 //! guest's loads and stores of it cost no message then.
 //!
-//! Such a client (QEMU's vfio-user) is told once which file a region is, so what BAR3 shows cannot follow the
-//! guest's tables: the memory follows instead. A page of VRAM that a window shows has its home in that file,
-//! at the offset where the window shows it. Three things see to that:
+//! Such a client (QEMU's vfio-user) learns only once which file a region is. So BAR3's mapping cannot follow
+//! the guest's tables: the memory follows instead. A page of VRAM that a window shows has its home in that
+//! file, at the offset where the window shows it. Three mechanisms ensure that:
 //!
 //! * this process reaches it there by its address in VRAM, because that page of the file is mapped over its
 //!   place in [`Window`](super::memory::Window): no reader knows of homes;
@@ -19,11 +19,11 @@
 //!
 //! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM
 //! can have one home: where BAR3 shows it twice, the second place shows other memory, and so does PRAMIN
-//! where BAR3 shows a page too. System memory and what is beyond VRAM are not shown. Hardware reads a
-//! channel's USERD at its address in VRAM, so while it does, a window has a copy, which is stored to VRAM
-//! when a channel is made there. Entries that are to be read only can be written through BAR3. Before its
-//! driver gives BAR3 tables, it shows memory of its own, not VRAM. What a window does not show reads as what
-//! was there last, and keeps what is stored.
+//! where BAR3 shows a page too. System memory and addresses beyond VRAM are not shown. Hardware reads a
+//! channel's USERD at its address in VRAM. So while it does, a window has a copy, which is stored to VRAM
+//! when a channel is made there. Read-only entries can be written through BAR3. Before its driver gives BAR3
+//! tables, BAR3 shows separate memory, not VRAM. Parts of a window that show nothing read as their last
+//! content, and keep stores.
 
 mod moves;
 mod places;
@@ -101,7 +101,7 @@ struct State {
     userds: BTreeMap<u64, u32>,
     /// The VRAM that PRAMIN shows; empty: none.
     pramin: Range<u64>,
-    /// The aggregator was told of the file.
+    /// The file was announced to the aggregator.
     announced: bool,
 }
 
@@ -147,8 +147,8 @@ impl PagePlacement {
         self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file is somebody's who is gone, or whom that one has given it: the next reset makes another, and
-    /// nobody is given any before.
+    /// A client that is gone, or a process that got the file from it, may still have it. The next reset makes
+    /// another file; none is given out before.
     pub fn client_gone(&self) {
         self.client_gone.store(true, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ impl PagePlacement {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the memory away from the aggregator, if it was told of it.
+    /// Withdraws the memory from the aggregator, if it was announced.
     ///
     /// # Errors
     /// The aggregator is gone.
@@ -228,7 +228,7 @@ impl PagePlacement {
     /// have their home.
     ///
     /// # Errors
-    /// The aggregator was to be told of the memory, and cannot be.
+    /// The memory could not be announced to the aggregator.
     pub fn split(
         &self,
         run: MapRun,
@@ -261,7 +261,7 @@ impl PagePlacement {
                 ..run
             };
             let Some(home) = home else {
-                // Large pages as far as they are whole, and small ones around them.
+                // Large pages where they are whole, and small ones around them.
                 let page = 1_u64 << run.page_shift;
                 let first = start.saturating_add((vram.start - start).next_multiple_of(page)).min(vram.end);
                 let last = start.saturating_add((vram.end - start) / page * page).max(first);

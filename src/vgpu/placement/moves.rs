@@ -172,7 +172,7 @@ impl PagePlacement {
         self.in_pramin(&vram).map_or(Ok(()), |run| self.show(run, around))
     }
 
-    /// Has `[offset, offset + size)` of BAR3 show nothing. What PRAMIN looks at is shown there again.
+    /// Makes `[offset, offset + size)` of BAR3 show nothing. Pages of PRAMIN's window are shown there again.
     fn hide_bar3(&self, offset: u64, size: u64, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         for (_, page) in self.hide(offset, size, around)? {
             self.show_in_pramin(page..page.saturating_add(PAGE_SIZE), around)?;

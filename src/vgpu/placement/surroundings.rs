@@ -1,4 +1,4 @@
-//! What page placement needs of the vGPU that it is part of.
+//! The parts of the vGPU that page placement needs.
 
 use std::fmt;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub trait Engines {
     fn map_again(&self, vram: Range<u64>) -> Result<(), FailSafe>;
 }
 
-/// What moving a page takes.
+/// The parts that moving a page needs.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     pub window: &'a Window,

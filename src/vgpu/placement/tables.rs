@@ -1,4 +1,4 @@
-//! What BAR3 shows, followed through the guest's own tables: the changes since the last look.
+//! Follows BAR3's mappings through the guest's own tables: the changes since the last look.
 
 use std::convert::Infallible;
 
@@ -48,7 +48,7 @@ impl<F: MmuFormat + PartialEq> Tables<F> {
         Self { format, size, known: None, budget: Budget::new(format.limits()) }
     }
 
-    /// What is different now that BAR3 goes through `tables`, in a format.
+    /// The changes of BAR3's mappings if it uses `tables` now, in a format.
     ///
     /// # Errors
     /// The tables ask for more than a guest may have. Nothing is known of them then.
