@@ -20,7 +20,7 @@ pub const BLOCK_HEAD: usize = 24;
 /// Most bytes of entries that a block has.
 pub const MOST_BLOCK: usize = 64 << 10;
 
-/// What the bytes before a block's entries say.
+/// The bytes before a block's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     /// Bytes of entries.

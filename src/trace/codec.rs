@@ -90,7 +90,7 @@ impl Encoder {
     }
 }
 
-/// What follows the time of an entry that is no access.
+/// Encodes the part after the time of an entry that is no access.
 fn rest(event: &Event, to: &mut Vec<u8>) {
     match event {
         Event::Access(_) | Event::Reset => {}

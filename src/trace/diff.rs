@@ -1,8 +1,8 @@
-//! Where two traces differ: their accesses are put side by side, and what has no partner is told.
+//! Where two traces differ: their accesses are aligned, and those without a partner are reported.
 //!
-//! Times do not count. Reads of one register directly after each other are one: a driver that polls looks as
-//! often as its machine is fast, and the last value is what ended that. Registers count with direction, size
-//! and, of writes, value; that reads of a register have different values is a difference of its own kind.
+//! Times do not count. Consecutive reads of one register count as one: a driver polls as often as its machine
+//! is fast, and the last value ended the loop. Accesses are compared by register, direction, size and, for
+//! writes, value. Different values of reads are a separate kind of difference.
 
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl<I: Iterator<Item = (u64, Access)>> Iterator for Steps<I> {
     }
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Steps that are the same in both, but for the values of reads.

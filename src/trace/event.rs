@@ -40,9 +40,9 @@ pub struct Access {
     pub size: u8,
     /// Offset of the first byte.
     pub offset: u64,
-    /// What was read or written, little-endian.
+    /// The value that was read or written, little-endian.
     pub value: u64,
-    /// Nanoseconds until it was done; the entry's time is when it was. 0 where nobody measured that.
+    /// Duration in nanoseconds; the entry's time is its end. 0 where it was not measured.
     pub took: u64,
 }
 
@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// What became of a channel.
+/// A change of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelChange {
     /// It was created on the physical GPU.
@@ -141,7 +141,7 @@ pub enum Event {
     Switch {
         /// The engine, by name.
         engine: String,
-        /// Who has it now; empty if nobody.
+        /// The VM that has it now; empty if none.
         to: String,
     },
     /// How much of a VM's work an engine has before it.
@@ -167,11 +167,11 @@ pub enum Event {
     },
     /// A remark; of imported traces, a line that is no access.
     Note(String),
-    /// What the next accesses of an imported trace have in common.
+    /// The common properties of the next accesses of an imported trace.
     Origin(Origin),
 }
 
-/// What mmiotrace tells of an access beyond the access itself.
+/// mmiotrace's facts about an access beside the access itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Number of the mapping.

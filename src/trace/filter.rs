@@ -1,4 +1,4 @@
-//! What of a trace is wanted: conditions as an operator writes them.
+//! Selects entries of a trace by conditions that an operator writes.
 //!
 //! `bar=0,3`, `range=0x2000-0x2fff`, `unit=PFIFO` and `op=write,doorbell`; several values of a key are
 //! alternatives, several keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other

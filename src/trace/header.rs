@@ -31,7 +31,7 @@ pub struct Header {
     /// The host's CLOCK_MONOTONIC at the trace's time zero: traces of one host are put in order by it.
     #[serde(default)]
     pub monotonic_nanos: u64,
-    /// What was left out, as the operator asked for it.
+    /// The filter of the trace, as the operator wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
     /// What wrote it.
@@ -41,7 +41,7 @@ pub struct Header {
     pub from: Option<String>,
 }
 
-/// What identifies a function, and where its regions are.
+/// Ids of a function, and the places of its regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// PCI vendor.
@@ -79,7 +79,7 @@ pub enum FunctionRegionKind {
 }
 
 impl Function {
-    /// What a function says of itself.
+    /// Reads these from a function.
     ///
     /// # Errors
     /// Its configuration space cannot be read.
@@ -147,7 +147,7 @@ impl Header {
     }
 }
 
-/// What this program calls itself in heads.
+/// This program's name in heads.
 pub fn program() -> String {
     concat!("gpuvmk ", env!("CARGO_PKG_VERSION")).to_owned()
 }

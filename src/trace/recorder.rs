@@ -1,4 +1,4 @@
-//! Takes entries from the access path without ever holding it up, and writes them from a thread of its own.
+//! Takes entries from the access path without ever delaying it, and writes them on another thread.
 //!
 //! The ring is a number of blocks: one is being filled, the full ones wait for the writer, and those that
 //! were written are used again. Where no block is left an entry is counted as lost, and the count is the next
@@ -88,7 +88,7 @@ impl Ring {
         filled
     }
 
-    /// Whether anybody wants entries.
+    /// True while entries are wanted.
     const fn is_open(&self) -> bool {
         !self.broken && !self.closed
     }
@@ -127,8 +127,8 @@ impl Recorder {
         Ok((Self { shared, began, filter, writer: None }, writer))
     }
 
-    /// Starts to write to `sink` on a thread of its own, which the end waits for; `name` is what messages
-    /// call it.
+    /// Starts a thread that writes to `sink`; the end of the recording waits for it. `name` is used in
+    /// messages.
     ///
     /// # Errors
     /// As of [`Recorder::new`], or there is no thread to be had.
@@ -200,7 +200,7 @@ impl TraceWriter {
     /// says no.
     ///
     /// # Errors
-    /// The sink's. What comes afterwards is dropped.
+    /// The sink's. Later entries are dropped.
     pub fn write(self, sink: &mut impl Write, wanted: impl FnMut() -> bool) -> std::io::Result<()> {
         let done = sink.write_all(&self.head).and_then(|()| write_all(&self.shared, sink, wanted));
         self.shared.ring().broken = true;
@@ -216,7 +216,7 @@ fn write_all(
 ) -> std::io::Result<()> {
     let mut ends = false;
     loop {
-        // What came before is written all the same.
+        // Earlier entries are written all the same.
         ends = ends || !wanted();
         let mut ring = shared.ring();
         ring.closed |= ends;

@@ -1,9 +1,11 @@
-//! Where a VM, or an aggregator, is recorded while it works: a socket of its process. Whoever may open it
-//! says what is wanted and reads the trace until they hang up; while nobody does, nothing is recorded.
+//! Records a VM, or an aggregator, while it works, through a socket of its process. A client that may open
+//! the socket sends its conditions and reads the trace until it hangs up. Without a client nothing is
+//! recorded.
 //!
 //! The request is a line of JSON, `{"conditions": ["bar=0", "op=write"]}`, as of [`Filter::parse`]. The
-//! answer is a trace as a file has it, or a line `{"error": "..."}`. One is served at a time. Who reads too
-//! slowly loses entries, which are counted, and is left after [`PATIENCE`]; the VM waits for nobody.
+//! answer is a trace as a file has it, or a line `{"error": "..."}`. One client is served at a time. A client
+//! that reads too slowly loses entries, which are counted, and is dropped after [`PATIENCE`]; the VM never
+//! waits.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -32,7 +34,7 @@ const MAX_LINE: usize = 4096;
 /// How often it is looked whether the client is there.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long somebody who will be refused may take to say what he wants.
+/// How long a client that will be refused may take to send its request.
 const BRIEFLY: Duration = Duration::from_millis(50);
 
 /// Wait after a failed `accept`.
@@ -92,7 +94,7 @@ impl RecordingServer {
 impl Drop for RecordingServer {
     fn drop(&mut self) {
         self.tracer.stop();
-        // What was recorded shall be whole; a client that does not read is not waited for.
+        // The recording shall be whole, but a client that does not read is not waited for.
         let recording = self.busy.recording.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.busy.changed.wait_timeout_while(recording, Duration::from_secs(1), |recording| *recording));
     }
@@ -156,7 +158,7 @@ impl Serving {
             }
             looked = Instant::now();
             if let Ok(Some(mut other)) = self.accept() {
-                // What he said must be read, or the kernel tells him of that and not what we say.
+                // The request must be read, or the client gets the kernel's error instead of ours.
                 let _ = other.set_read_timeout(Some(BRIEFLY)).and_then(|()| other.read(&mut [0; 512]));
                 refuse(&mut other, "somebody else records this");
             }
@@ -193,7 +195,7 @@ impl Serving {
 }
 
 fn refuse(client: &mut UnixStream, why: &str) {
-    // Who hangs up need not know.
+    // A client that hangs up does not need the answer.
     let _ = client.write_all(format!("{}\n", json!({ "error": why })).as_bytes());
 }
 

@@ -13,7 +13,7 @@ use gpuvmk_pci::PciFunction;
 /// How long a read may take to agree.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The same, once so many have not agreed: it is another device, and nobody wants to wait for each.
+/// The same, once so many have not agreed: it is another device then, and long waits are useless.
 const PATIENT_TIMES: u64 = 16;
 
 /// A read that gave something else.
@@ -29,7 +29,7 @@ pub struct Difference {
     pub got: Option<u64>,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Number of entries.
@@ -114,7 +114,7 @@ impl<'a> Replay<'a> {
                 self.settle();
                 self.function.reset();
             }
-            // What the device made of its guest's accesses, it makes again.
+            // Effects of the guest's accesses happen again by themselves.
             _ => {}
         }
     }

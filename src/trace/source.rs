@@ -36,7 +36,7 @@ pub enum SourceError {
 /// A trace that is being read.
 pub struct Source {
     reader: Reader<Box<dyn Read>>,
-    /// What an mmiotrace ends with, if not properly.
+    /// The error at an mmiotrace's end, if there is one.
     damage: Option<ImportError>,
 }
 
@@ -80,7 +80,7 @@ const fn is_text(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
 
-/// What a compressed file holds, or a file that is not.
+/// The content of a file, decompressed if it is compressed.
 fn unpacked(mut file: Box<dyn BufRead>) -> std::io::Result<Box<dyn BufRead>> {
     let begin = file.fill_buf()?;
     Ok(if begin.starts_with(GZIP) {

@@ -1,5 +1,4 @@
-//! What a trace consists of: which registers were used how often, how long accesses took, and in which
-//! phases.
+//! Statistics of a trace: which registers were used how often, how long accesses took, and in which phases.
 
 use std::collections::HashMap;
 
@@ -72,7 +71,7 @@ pub struct Statistics {
     pause: u64,
 }
 
-/// The most phases that are told apart; all later ones are one.
+/// Limit of phases; all later ones count as one.
 const MOST_PHASES: usize = 4096;
 
 impl Statistics {

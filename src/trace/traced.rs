@@ -1,5 +1,4 @@
-//! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants
-//! that.
+//! Wraps any PCI function and records every access to it and every interrupt of it, while a recording is on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +10,7 @@ use gpuvmk_pci::{
     MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedRegions,
 };
 
-/// A function whose accesses are recorded while somebody wants that.
+/// A function whose accesses are recorded while a recording is on.
 pub struct Traced<F: ?Sized> {
     tracer: Tracer,
     function: Arc<F>,
@@ -120,10 +119,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 }
 
-/// Accesses that a guest makes without anybody's knowing would be missing in a trace.
+/// Accesses that bypass this wrapper would be missing in a trace.
 impl<F: PciFunction + ?Sized> DirectMap for Traced<F> {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        // Who begins to record later misses them.
+        // A recording that begins later misses them.
         let map = self.function.direct_map().filter(|_| !self.tracer.wants_region(region));
         map.map_or(Ok(None), |map| map.plain_memory(region))
     }
@@ -135,7 +134,7 @@ impl<F: PciFunction + ?Sized> DirectMap for Traced<F> {
     }
 
     fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        // Who carries them out would be in the trace, and not who made them.
+        // The trace would show when they were carried out, and not the guest's access.
         let map = self.function.direct_map().filter(|_| !self.tracer.is_on());
         map.map_or_else(Vec::new, DirectMap::coalescable_writes)
     }
@@ -176,5 +175,5 @@ impl InterruptSink for TracedSink {
     }
 }
 
-/// What traces call the line.
+/// Number of the INTx line in traces.
 pub const INTX: u32 = u32::MAX;

@@ -7,7 +7,7 @@ use super::event::{Access, Event};
 use super::recorder::Recorder;
 use gpuvmk_pci::Region;
 
-/// Records while somebody wants it. Clones record to the same trace. While nobody records, it costs a load.
+/// Records while a recording is on. Clones record to the same trace. Without a recording it costs a load.
 #[derive(Clone, Debug, Default)]
 pub struct Tracer {
     shared: Arc<Shared>,
@@ -40,12 +40,12 @@ impl Tracer {
         before
     }
 
-    /// Whether somebody records.
+    /// True while a recording is on.
     pub fn is_on(&self) -> bool {
         self.shared.on.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody records accesses to a region.
+    /// True while accesses to a region are recorded.
     pub fn wants_region(&self, region: Region) -> bool {
         let mut wanted = false;
         self.with(|recorder| wanted = recorder.filter().wants_region(region));
@@ -57,7 +57,7 @@ impl Tracer {
         self.with(|recorder| recorder.access(access));
     }
 
-    /// Records another event, which is made only if somebody records.
+    /// Records another event. `make` is called only while a recording is on.
     pub fn event(&self, make: impl FnOnce() -> Event) {
         self.with(|recorder| recorder.event(make()));
     }

@@ -7,7 +7,7 @@ use super::event::Event;
 /// Time by engine and VM.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
-    /// Who has an engine, and since when.
+    /// The VM that has an engine, and since when.
     now: BTreeMap<String, (String, u64)>,
     sums: BTreeMap<(String, String), u64>,
     last: u64,

@@ -24,7 +24,7 @@ pub struct Placement {
     pub direct: bool,
 }
 
-/// What saves the guest from being stopped.
+/// Shortcuts that save exits of the guest's processors.
 #[derive(Debug)]
 pub(super) struct Shortcuts {
     windows: Arc<Windows>,
@@ -37,7 +37,7 @@ impl Shortcuts {
     }
 }
 
-/// What a function knows of the shortcuts: it does not keep them alive.
+/// A function's reference to the shortcuts; it does not keep them alive.
 struct Watch(Weak<Shortcuts>);
 
 impl RegionWatcher for Watch {
@@ -105,7 +105,7 @@ impl BusDevice for OnBus {
     fn read(&self, offset: u64, data: &mut [u8]) {
         let result = pieces::read(&*self.function, self.region, self.cut, offset, data);
         if result.is_err() {
-            // Nobody answers: the bus reads ones.
+            // No answer: the bus reads ones.
             data.fill(0xff);
         }
         if let Some(shortcuts) = &self.shortcuts {
@@ -114,7 +114,7 @@ impl BusDevice for OnBus {
     }
 
     fn write(&self, offset: u64, data: &[u8]) {
-        // What nobody takes is lost, as on the bus.
+        // A write that fails is lost, as on the bus.
         let _ = pieces::write(&*self.function, self.region, self.cut, offset, data);
         if let Some(shortcuts) = &self.shortcuts {
             shortcuts.windows.trapped(self.region, offset);
@@ -131,8 +131,8 @@ impl Attached {
         shortcuts: Option<Arc<Shortcuts>>,
     ) -> Arc<Self> {
         function.connect_interrupts(Some(messages.clone()));
-        // Who knows of the end of work first signals it, and KVM makes an interrupt of it: no thread of this
-        // process runs for that.
+        // The process that knows of the end of work first signals it, and KVM makes an interrupt of it: no
+        // thread of this process has to run.
         if let Some(owner) = function.message_owner() {
             owner.connect_message(messages.first_event());
         }

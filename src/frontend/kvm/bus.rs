@@ -4,7 +4,7 @@ use super::KvmError;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vm_device::bus::{MmioAddress, MmioBus, MmioRange, PioAddress, PioBus, PioRange};
 
-/// What answers accesses on a bus. Called by the threads of all processors.
+/// A device that answers accesses on a bus. The threads of all processors call it.
 pub trait BusDevice: Send + Sync {
     /// Reads `data.len()` bytes, 1 to 8, at `offset` from where the device was put.
     fn read(&self, offset: u64, data: &mut [u8]);

@@ -2,8 +2,8 @@
 //! and a thread carries the write out. Each is one value at one address (ioeventfd with data match), so the
 //! thread knows what was written.
 //!
-//! Locks: `bells`, held while KVM is told and while the function is asked which writes may be late, and never
-//! while the function carries one out.
+//! Locks: `bells`, held while doorbells are registered with KVM and while the function is asked which writes
+//! may be late, and never while the function carries one out.
 
 use super::KvmError;
 use gpuvmk_jail::{self as jail, Role};
@@ -19,7 +19,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 /// Most writes that are known to KVM: a machine's bus has room for a thousand devices of this kind.
 const MOST: usize = 256;
-/// What epoll says of the eventfd that ends the thread.
+/// epoll's data for the eventfd that ends the thread.
 const END: u64 = u64::MAX;
 
 /// One write that KVM knows.
@@ -27,7 +27,7 @@ const END: u64 = u64::MAX;
 struct RegisteredDoorbell {
     event: EventFd,
     gpa: u64,
-    /// What epoll says of it.
+    /// epoll's data for it.
     number: u64,
 }
 
@@ -144,14 +144,14 @@ impl Shared {
                     let found = bells.known.iter().find(|(_, bell)| bell.number == number);
                     // One that KVM was made to forget came too late.
                     let Some((write, bell)) = found else { continue };
-                    // Nobody else reads it: that it is empty means that it was taken already.
+                    // Only this thread reads it: if it is empty, it was taken already.
                     if bell.event.read().is_err() {
                         continue;
                     }
                     *write
                 };
                 self.rung.fetch_add(1, Ordering::Relaxed);
-                // What nobody takes is lost, as on the bus.
+                // A write that fails is lost, as on the bus.
                 let _ = self.function.write(write.region, write.offset, &write.value.to_le_bytes());
             }
         }

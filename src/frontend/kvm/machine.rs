@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Three pages below 4 GiB that KVM needs for real mode on Intel's processors; nothing else may lie there.
 const TSS_ADDRESS: usize = 0xfffb_d000;
 
-/// What a machine cannot do without, and its name in KVM's documentation.
+/// Capabilities that a machine needs, with their names in KVM's documentation.
 const NEEDED: [(Cap, &str); 6] = [
     (Cap::Irqchip, "interrupt controllers (KVM_CAP_IRQCHIP)"),
     (Cap::Irqfd, "irqfd (KVM_CAP_IRQFD)"),

@@ -63,7 +63,7 @@ impl Messages {
             }
             self.routes.set(vector.number, own)?;
             if !connected && own.is_some() {
-                // What was signalled before the driver wanted messages is no message of now.
+                // Signals from before the driver enabled messages are dropped.
                 let _ = vector.event.read();
                 let result = self.vm.register_irqfd(&vector.event, vector.number);
                 result.map_err(KvmError::call("Adding an irqfd"))?;
@@ -73,8 +73,8 @@ impl Messages {
         Ok(())
     }
 
-    /// The first vector's eventfd, for whoever sends that message by itself. What is signalled while messages
-    /// go nowhere is lost, as what the function sends.
+    /// The first vector's eventfd, for another process that sends that message. Signals while messages are
+    /// disabled are lost, as the function's own are.
     pub(super) fn first_event(&self) -> Option<OwnedFd> {
         let event = self.vectors.first()?.event.try_clone().ok()?;
         // SAFETY: the descriptor is the clone's, which gives it up.

@@ -1,9 +1,9 @@
 //! A virtual machine of our own on KVM: guests reach PCI functions without a socket in between.
 //!
 //! An access to a function is an exit of the guest's processor, carried out by the thread that runs it
-//! ([`Processor`]). What needs no exit has none: memory that a window shows is mapped into the guest while it
-//! shows it ([`windows`]), and interrupts go through an eventfd that KVM delivers by itself ([`messages`]).
-//! Doorbells that a function names are signalled by KVM to a thread that carries them out ([`doorbells`]).
+//! ([`Processor`]). Some accesses need no exit: memory that a window shows is mapped into the guest while it
+//! is shown ([`windows`]), and interrupts go through an eventfd that KVM delivers by itself ([`messages`]).
+//! KVM signals doorbells that a function names to a thread that carries them out ([`doorbells`]).
 //!
 //! Guests are not trusted: no access, value or order of accesses makes this code panic, and what a guest can
 //! have it keep is bounded by the sizes of its functions' regions. The process is: it owns the guest's

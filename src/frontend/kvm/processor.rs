@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Why a processor came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It halted with nobody to wake it (there are no interrupt controllers).
+    /// It halted, and nothing can wake it (there are no interrupt controllers).
     Halted,
     /// A triple fault, or the guest asked for it.
     Shutdown,
@@ -43,8 +43,8 @@ impl Processor {
         self.accesses
     }
 
-    /// Runs until something comes that is no access, or until `done` says so after a write to memory, of
-    /// which it is told the address.
+    /// Runs until an exit that is no access, or until `done` returns true for the address of a write to
+    /// memory.
     ///
     /// # Errors
     /// KVM refuses to run it.

@@ -1,9 +1,9 @@
 //! Tells clients that come while another one has the device that it is taken: at once, and not never. QEMU
 //! waits for an answer to its first message with its lock held, so without one its machine would stand still.
 //!
-//! A client that is gone, but whose session has not ended yet, has the device no more: whoever comes after it
-//! waits in the listen queue. And since a process that is killed may still be on its way out when the next
-//! one comes, newcomers get [`GRACE`].
+//! A client that is gone no longer has the device, even if its session has not ended yet: the next client
+//! waits in the listen queue. A killed process may still be exiting when the next client comes, so newcomers
+//! wait up to [`GRACE`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -48,7 +48,7 @@ enum State {
     Closed,
 }
 
-/// Whether somebody has the device.
+/// Tracks which session has the device.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     state: Mutex<State>,
@@ -90,7 +90,7 @@ impl Door {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody else than session `not` has the device; `None` once the server is gone.
+    /// Waits until another session than `not` has the device; `None` once the server is gone.
     fn wait_taken(&self, not: Option<u64>) -> Option<(u64, Weak<UnixStream>)> {
         let mut state = self.lock();
         loop {
@@ -199,7 +199,7 @@ impl Keeper {
                 Ok(Waited::Ready) => {}
                 _ => return None,
             }
-            // What it hands over is not wanted.
+            // Its descriptors are not wanted.
             let mut fds = Vec::new();
             match sys::receive(newcomer, bytes.get_mut(said..)?, &mut fds, Wait::No) {
                 Ok(received) if received.bytes > 0 => said += received.bytes,

@@ -131,7 +131,7 @@ impl Inbox {
             lost = true;
         }
         match self.batches.last_mut() {
-            // Only the news that some were lost: one entry is enough for the message at hand.
+            // This entry only says that some were lost: one is enough for the present message.
             Some(last) if fds.is_empty() && last.fds.is_empty() => last.position = self.position,
             _ => self.batches.push(Batch { position: self.position, fds, lost }),
         }
@@ -180,7 +180,7 @@ impl Outbox {
         self.file = None;
     }
 
-    /// What was put into it.
+    /// The bytes that were put into it.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.get(HEADER..self.end).unwrap_or_default()
@@ -191,7 +191,7 @@ impl Outbox {
         self.file = Some(file);
     }
 
-    /// Adds a fixed part. What does not fit in the longest message is cut, which no command here can cause.
+    /// Adds a fixed part. Bytes beyond the longest message are cut, which no command here can cause.
     pub(super) fn put<T: IntoBytes + Immutable>(&mut self, part: &T) {
         self.put_bytes(part.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! What the device, its regions and its interrupt types are.
+//! Information about the device, its regions and its interrupt types.
 
 use super::framing::Outbox;
 use super::irq::IrqCounts;
@@ -104,8 +104,8 @@ pub(super) fn region(function: &dyn PciFunction, body: &[u8], reply: &mut Outbox
     Ok(())
 }
 
-/// The part of a region that the client may map: whole pages inside it, at a place of the file that can be
-/// said (the client adds the part's offset in the region to the region's in the file).
+/// The part of a region that the client may map: whole pages inside it. The client finds it in the file at
+/// the region's offset plus the part's offset in the region, so that sum must be right.
 fn mappable(function: &dyn PciFunction, region: Region, size: u64) -> Option<PlainMemory> {
     let plain = function.direct_map()?.plain_memory(region).unwrap_or_else(|error| {
         log::warn!("Part of {region:?} cannot be mapped, its accesses are trapped: {error}");

@@ -1,16 +1,16 @@
 //! Where the function's interrupts go: eventfds that the client has given.
 //!
-//! INTx is a level on the function's side and an event on the client's: when the line rises it is signalled
-//! and masks itself; when the client unmasks it (the guest has ended the interrupt) and the line is still up,
-//! it is signalled again. An MSI vector is signalled once for each message. A message that comes before its
-//! eventfd is kept, as one, until the eventfd is there: the guest may enable MSI a moment before the client
-//! has told us where to send.
+//! INTx is a level on the function's side and an event on the client's. When the line rises it is signalled
+//! and masks itself. When the client unmasks it (the guest has ended the interrupt) and the line is still up,
+//! it is signalled again. An MSI vector is signalled once for each message. Messages that come before their
+//! eventfd are kept, as one, until the eventfd is there: the guest may enable MSI a moment before the client
+//! has sent the eventfd.
 //!
-//! Writes do not block: descriptors are made non-blocking when they arrive, and a counter that is full
-//! already says what the write would. But all who hold an eventfd share its flags, so a hostile client can
-//! make it blocking again. Therefore each write is preceded by a look whether there is room, no lock is held
-//! across it, and whoever takes an eventfd away empties it if somebody waits there all the same: a client
-//! that races for that moment stops threads of its own device while it lives, and not longer.
+//! Writes do not block: descriptors are made non-blocking when they arrive, and a full counter has the same
+//! effect as the write. But all holders of an eventfd share its flags, so a hostile client can make it
+//! blocking again. Therefore each write is preceded by a check for room, and no lock is held across it. When
+//! an eventfd is removed and a thread still waits in a write, the eventfd is emptied. So a client that wins
+//! the race stops threads of its own device only, and only while it lives.
 
 use super::sys;
 use gpuvmk_pci::InterruptSink;
@@ -39,7 +39,7 @@ impl Signal {
     }
 }
 
-/// Lets go of an eventfd, and of whoever waits for room in it.
+/// Drops an eventfd, and frees threads that wait for room in it.
 fn let_go(event: Option<Arc<File>>) {
     let Some(event) = event else { return };
     let step = WRITING / 10;
@@ -49,8 +49,7 @@ fn let_go(event: Option<Arc<File>>) {
         }
         std::thread::sleep(step);
     }
-    // Somebody writes and does not come back. (A client that goes on filling it is waited for: it is its own
-    // device.)
+    // A thread hangs in a write. (A client that keeps filling the eventfd delays its own device only.)
     while Arc::strong_count(&event) > 1 && sys::set_nonblocking(event.as_fd()).is_ok() {
         drop((&*event).read(&mut [0; 8]));
         std::thread::sleep(step);

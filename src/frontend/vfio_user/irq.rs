@@ -39,7 +39,7 @@ enum Data {
     Event(Vec<OwnedFd>),
 }
 
-/// What is to be done with a range of vectors.
+/// An action on a range of vectors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     Mask,
@@ -204,7 +204,7 @@ impl Interrupts {
     }
 }
 
-/// Hands the eventfd of the first message to whoever can have it sent by others.
+/// Gives the eventfd of the first message to the function, if another process can send that message.
 fn connect_message(function: &dyn PciFunction, event: Option<OwnedFd>) {
     if let Some(owner) = function.message_owner() {
         owner.connect_message(event);

@@ -2,18 +2,18 @@
 //! Unix socket.
 //!
 //! The client is the tenant's side of the trust boundary. Every message is read completely into one bounded
-//! buffer, checked, and answered by exactly one reply (none where the client asked for none); a refused
+//! buffer, checked, and answered by exactly one reply (none where the client asked for none). A refused
 //! command gets an errno, and the stream stays in step. File descriptors that a message brings are closed
 //! unless its command takes them.
 //!
-//! The server does what QEMU's client uses and what the protocol requires, and refuses the rest with a clear
-//! errno: no dirty-page tracking, migration ([`no_migration`] has what QEMU is given against it), device
-//! features, region I/O descriptors (ioeventfd), MSI-X, or access to client memory that comes without a
-//! descriptor (`DMA_READ`, `DMA_WRITE`).
+//! The server implements the commands that QEMU's client uses and that the protocol requires, and refuses the
+//! rest with a clear errno. Not implemented: dirty-page tracking, migration ([`no_migration`] keeps QEMU from
+//! it), device features, region I/O descriptors (ioeventfd), MSI-X, and access to client memory that comes
+//! without a descriptor (`DMA_READ`, `DMA_WRITE`).
 //!
-//! Threads: the caller's thread runs the server, and serves one client at a time; a second one is told by a
-//! thread of its own that the device is taken. One helper thread exists while a client has given an unmask
-//! descriptor for INTx (KVM's resample descriptor).
+//! Threads: the caller's thread runs the server, and serves one client at a time; another thread refuses a
+//! second one, as the device is taken. One helper thread exists while a client has given an unmask descriptor
+//! for INTx (KVM's resample descriptor).
 
 mod dma;
 mod door;

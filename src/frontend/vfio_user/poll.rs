@@ -1,11 +1,10 @@
 //! How long the session looks for the client's next message before it sleeps.
 //!
-//! To wake a thread up costs tens of microseconds, and the guest's processor stands still meanwhile: what a
-//! client sends soon after the last message is better looked for, for a time that adapts ([`PollWindow`]).
-//! How soon the next one comes depends on what the last one was: drivers do the same things again and again,
-//! so what follows the read of an interrupt register follows at once, and what follows a doorbell comes when
-//! the work is done. So each kind of message has a window of its own. And where others want the processor, it
-//! is theirs ([`contention`]).
+//! Waking a thread costs tens of microseconds, and the guest's processor stands still meanwhile. So the
+//! session polls for the next message for a time that adapts ([`PollWindow`]). How soon the next one comes
+//! depends on the kind of the last one, because drivers repeat themselves: the access after a read of an
+//! interrupt register follows at once, the one after a doorbell comes when the work is done. So each kind of
+//! message has its own window. Polling stops where other threads want the processor ([`contention`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -17,10 +16,10 @@ use super::wire::{RegionAccess, SmallWrite, command};
 use gpuvmk_host::contention::{self, Contention};
 use gpuvmk_host::poll_window::PollWindow;
 
-/// How long a session looks, at most, unless it is told otherwise.
+/// How long a session polls at most, by default.
 pub const USUAL: Duration = Duration::from_micros(200);
 
-/// Kinds of message that are told apart: more than registers that a driver uses all the time. Some share a
+/// Number of kinds of message: more than the registers that a driver uses all the time. Some kinds share a
 /// window.
 const KINDS: usize = 256;
 
@@ -28,13 +27,13 @@ const KINDS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Poll {
     windows: Box<[PollWindow; KINDS]>,
-    /// What the last message was.
+    /// Kind of the last message.
     kind: u8,
     contention: Contention,
 }
 
-/// What a message is, as far as that says when the next one comes: a command, and the register that it reads
-/// or writes last.
+/// The kind of a message: its command, and the register that it reads or writes last. It predicts when the
+/// next one comes.
 pub(super) fn kind(command: u16, body: &[u8]) -> u8 {
     /// Spreads registers over the kinds (2^64 divided by the golden ratio).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -101,7 +100,7 @@ impl Poll {
             if looked >= window {
                 break None;
             }
-            // Whoever was woken up by what the last message did may have been put on this processor.
+            // A thread that the last message woke may have been put on this processor.
             rustix::thread::sched_yield();
             let now = began.elapsed();
             away = away.saturating_add(put_off);

@@ -109,7 +109,7 @@ impl Refusal {
             | Self::Dma(DmaError::Invalid { .. }) => libc::EINVAL,
             Self::InterruptSetUp(_) => libc::ENOMEM,
             Self::NotOffered(_) => libc::EOPNOTSUPP,
-            // What the kernel's VFIO says to an unknown feature.
+            // The kernel's VFIO answers so to an unknown feature.
             Self::NoFeature => libc::ENOTTY,
             Self::Access(AccessError::DeviceLost) | Self::Dma(DmaError::DeviceLost) => libc::EIO,
             Self::Dma(DmaError::Overlap { .. }) => libc::EEXIST,

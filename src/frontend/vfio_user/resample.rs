@@ -48,7 +48,7 @@ fn serve(unmask: &File, quit: &EventFd, interrupts: &FrontendInterrupts) {
         let mut unmask = unmask;
         match unmask.read(&mut count) {
             Ok(8) if signalled => interrupts.unmask_intx(),
-            // Somebody else has read it.
+            // Another holder has read it.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Not an eventfd after all: an interrupt that is never unmasked is the client's own loss.
             _ => return,
@@ -68,7 +68,7 @@ impl Drop for Resampler {
             std::thread::sleep(LOOK);
         }
         while !thread.is_finished() {
-            // Non-blocking for this write; where there is no room, nobody waits for more.
+            // Non-blocking for this write; if there is no room, a signal is pending already.
             if sys::set_nonblocking(self.unmask.as_fd()).is_ok() {
                 let _ = rustix::io::write(&self.unmask, &1u64.to_ne_bytes());
             }

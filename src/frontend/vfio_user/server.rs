@@ -39,7 +39,7 @@ pub enum ServeError {
 pub struct Server {
     source: Source,
     poll: Duration,
-    /// What keeps QEMU from migrating, for as long as there is a server.
+    /// Keeps QEMU from migrating while the server lives.
     _no_migration: Option<NoMigration>,
 }
 
@@ -85,7 +85,7 @@ impl Server {
     /// Serves clients on this thread until stopped, or until the one client of a connected socket goes.
     ///
     /// # Errors
-    /// Waiting for clients failed. What a client does wrong ends its session only.
+    /// Waiting for clients failed. A client's mistake ends its session only.
     pub fn run(
         &self,
         function: &Arc<dyn PciFunction>,
@@ -171,7 +171,7 @@ fn serve_one(
     let end = session::serve(socket, function, observer, poll, stop);
     // Without a copy to let go of, this cannot fail.
     let _ = stop.set_session(None);
-    // The client must see the end even where somebody else still holds the descriptor (`--fd`).
+    // The client must see the end even where another process still holds the descriptor (`--fd`).
     let _ = socket.shutdown(std::net::Shutdown::Both);
     match &end {
         SessionEnd::Closed | SessionEnd::Stopped => log::info!("{end}"),

@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_millis(50);
 /// Refusals of one session that are logged one by one; more are only counted.
 const LOGGED_REFUSALS: u64 = 16;
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process id, where the kernel tells it (0 from outside our process-id namespace).
@@ -55,7 +55,7 @@ pub enum SessionEnd {
     /// The client has closed the connection.
     #[error("The client has disconnected")]
     Closed,
-    /// We were told to.
+    /// The server was ordered to end.
     #[error("The session was stopped")]
     Stopped,
     /// The stream broke the protocol or failed.
@@ -69,8 +69,8 @@ pub enum SessionEnd {
     Send(#[source] io::Error),
 }
 
-/// Is told when a client comes and goes. A function's state outlives its clients; what to do with it (reset
-/// it for the next one, say) is the observer's decision.
+/// Called when a client comes and goes. A function's state outlives its clients; the observer decides what to
+/// do with it, for example a reset for the next one.
 pub trait SessionObserver: Send + Sync {
     /// A client has negotiated; no command of it has been carried out yet.
     fn connected(&self, peer: &Peer) {
@@ -83,10 +83,10 @@ pub trait SessionObserver: Send + Sync {
     }
 }
 
-/// Nobody listens.
+/// Ignores all calls.
 impl SessionObserver for () {}
 
-/// What binds the function to a client; dropping it unbinds.
+/// Binds the function to a client; dropping it unbinds.
 struct Attachment<'a> {
     function: &'a dyn PciFunction,
     regions: RegionTable,
@@ -102,7 +102,7 @@ impl<'a> Attachment<'a> {
         Self { function, regions: function.regions(), interrupts, traffic: Traffic::default() }
     }
 
-    /// Puts the reply to a command together that is answered before it is carried out, if it is such a one.
+    /// If the command is one that is answered before it is carried out, makes its reply and returns true.
     fn post(&self, message: &Message<'_>, reply: &mut Outbox) -> bool {
         let Message { header, body, fds, descriptors_lost } = message;
         header.command == command::REGION_WRITE
@@ -308,7 +308,7 @@ fn commands(
         };
         let outcome = match header.flags & flags::TYPE_MASK {
             flags::COMMAND => attachment.execute(message, outbox),
-            // We send no commands, so nobody can reply; and nobody waits for an answer to a reply.
+            // We send no commands, so there are no replies, and a reply gets no answer.
             flags::REPLY => continue,
             other => Err(Refusal::MessageType(other)),
         };

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(super) enum Source {
     /// One client after the other.
     Listening(Listener),
-    /// One client, already there, and who may be that if not anybody.
+    /// One client that is connected already, and the guard that judges it; `None`: any process.
     Connected(UnixStream, Option<Guard>),
 }
 

@@ -27,7 +27,7 @@ impl StopHandle {
     /// Ends the server: the session is cut, and [`super::Server::run`] returns. Not for signal handlers (it
     /// takes a lock); call it from a thread that waits for signals.
     pub fn stop(&self) {
-        // The session may be in the middle of a request to somebody else.
+        // The session may be waiting for the answer to a request.
         self.cancel.cancel();
         self.cut_session();
     }

@@ -153,15 +153,14 @@ pub(super) fn has_room(fd: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut entries, Some(&now)), Ok(1..)) && entries.iter().all(|e| e.revents() == PollFlags::OUT)
 }
 
-/// True when nobody is at the other end of a connection any more, whatever may still be read from it.
+/// True when the other end of a connection is closed, even if data may still be read from it.
 pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut entries = [PollFd::new(socket, PollFlags::empty())];
     matches!(poll(&mut entries, Some(&now)), Ok(1..))
 }
 
-/// Waits until nobody is at the other end of a connection any more; false if somebody still is when the time
-/// is over.
+/// Waits until the other end of a connection is closed; false if it is still open when the time is over.
 pub(super) fn hangs_up_within(socket: &UnixStream, limit: std::time::Duration) -> bool {
     let until = std::time::Instant::now() + limit;
     loop {

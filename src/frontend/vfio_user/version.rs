@@ -1,7 +1,8 @@
 //! Negotiation: versions, and capabilities as JSON.
 //!
 //! The reply names only what the client proposed, so that it is never longer than the proposal: QEMU's client
-//! has no room for more. What is left out has the protocol's default, which is what this server does anyway.
+//! has no room for more. Capabilities that are left out have the protocol's defaults, which are this server's
+//! values anyway.
 
 use super::framing::Outbox;
 use super::refusal::Refusal;
@@ -15,7 +16,7 @@ const MAX_VERSION_DATA: usize = 4096;
 /// Smallest page of a DMA range.
 const PAGE_SIZES: u64 = 4096;
 
-/// What the two sides agreed on.
+/// The agreed capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
     pub(super) minor: u16,
@@ -23,7 +24,7 @@ pub(super) struct Agreement {
     pub(super) write_multiple: bool,
 }
 
-/// The client's capabilities as far as they matter here; others are ignored.
+/// The client's capabilities that matter here; others are ignored.
 #[derive(Debug, Default, Deserialize)]
 struct Proposal {
     #[serde(default)]

@@ -31,7 +31,7 @@ pub mod command {
     pub const DEVICE_GET_REGION_INFO: u16 = 5;
     /// Descriptors that stand for parts of a region.
     pub const DEVICE_GET_REGION_IO_FDS: u16 = 6;
-    /// What an interrupt type is.
+    /// Information about an interrupt type.
     pub const DEVICE_GET_IRQ_INFO: u16 = 7;
     /// Interrupt set-up, masking and triggering.
     pub const DEVICE_SET_IRQS: u16 = 8;
@@ -289,7 +289,7 @@ pub struct SparseMmap {
     pub size: u64,
 }
 
-/// What an interrupt type is.
+/// Information about an interrupt type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct IrqInfo {

@@ -23,7 +23,7 @@ pub fn write(entry: &Entry, source: &str, names: &impl RegisterNames, to: &mut i
     to.write_all(b"\n")
 }
 
-/// What an event says beyond its kind.
+/// The fields of an event beside its kind.
 pub fn details(event: &Event, names: &impl RegisterNames) -> Value {
     match event {
         Event::Access(access) => {

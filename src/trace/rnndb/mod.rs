@@ -82,13 +82,13 @@ impl Rnndb {
     }
 }
 
-/// What the database has of one chip.
+/// The database's view of one chip.
 #[derive(Debug)]
 struct Chip {
     tree: &'static Tree,
     chips: Vec<&'static str>,
     place: usize,
-    /// What was looked for so far, found or not: at most as much as BAR0 has words.
+    /// Results of earlier lookups, found or not: at most one for each word of BAR0.
     known: Mutex<HashMap<u32, Option<&'static RegisterDef>>>,
 }
 

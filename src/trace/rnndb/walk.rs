@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
             count: 1,
             stride: 4,
             reset: 0,
-            // Nobody asks: it is no chip that guests are given.
+            // Not used: guests do not get this chip.
             policy: Policy::Scratch,
             fields: Box::leak(self.fields(found.element).into_boxed_slice()),
             source: "rnndb",
@@ -94,7 +94,7 @@ impl<'a> Walk<'a> {
 
     fn is_meant(&self, element: &Element) -> bool {
         let known = |name: &str| self.chips.iter().position(|chip| *chip == name);
-        // Variants of something that is no chip cannot be told apart here: all of them are shown.
+        // Variants of anything else than chips cannot be told apart here: all of them are shown.
         let of_chips = element.get("varset").is_none_or(|varset| varset == CHIPS);
         !of_chips || element.get("variants").is_none_or(|list| include(list, self.chip, known))
     }
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         }
         for child in &parent.children {
             self.steps = self.steps.checked_sub(1)?;
-            // Most are elsewhere, which is told sooner than for which chips they are.
+            // Most are elsewhere, and that check is faster than the one for chips.
             let Some(offset) = offset.checked_sub(child.number("offset").unwrap_or(0)) else { continue };
             let found = match child.tag.as_str() {
                 "array" => self.in_array(child, prefix, offset, depth),

@@ -33,7 +33,7 @@ pub enum RnndbError {
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The mistake, and its place.
         what: String,
     },
     /// More than there can be.
@@ -74,7 +74,7 @@ impl Element {
     }
 }
 
-/// Everything on the top level of all files. What has the same kind and name is one.
+/// Everything on the top level of all files. Elements of the same kind and name are merged.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     items: BTreeMap<(String, String), Element>,
@@ -122,7 +122,7 @@ impl Tree {
     }
 
     fn add(&mut self, item: Element) {
-        // What registers refer to may be declared beside them.
+        // Types that registers refer to may be declared beside them.
         item.children.iter().for_each(|child| self.declare(child));
         let Some(name) = item.get("name").map(str::to_owned) else { return };
         match self.items.entry((item.tag.clone(), name)) {

@@ -1,11 +1,11 @@
 //! Regions whose content is memory, mapped into the guest while they show it: no exit for a load or a store
 //! of it.
 //!
-//! A guest's access to what is not mapped is an exit like any other; after it was carried out, the block of
-//! the region around it is looked through, and what it shows is mapped: each run of pages is one memory slot
-//! over addresses of this process that are the region's for good. When the function says that a region may
-//! show something else, each mapped page is compared with what it shows now. Pages that moved get other
-//! memory below the same slot; a run that lost a page goes. Both is done before the call returns, which the
+//! A guest's access to an unmapped page is an exit like any other. After it was carried out, the block of the
+//! region around it is examined, and the memory that it shows is mapped: each run of pages is one memory slot
+//! over addresses of this process that are reserved for the region. When the function says that a region may
+//! show other memory, each mapped page is compared with what it shows now. Pages that moved get other memory
+//! below the same slot; a run that lost a page is unmapped. Both happens before the call returns, which the
 //! function makes before the guest's access that caused it ends.
 //!
 //! The lock is held while the function is asked what it shows, and never while it carries an access out.
@@ -215,7 +215,7 @@ impl Windows {
         for (first, end) in runs_of(&*pages) {
             let mut from = first;
             while from < end {
-                // What is mapped was brought up to date when it changed.
+                // Mapped pages were updated when they changed.
                 if block.is_mapped(from) {
                     from += 1;
                     continue;
@@ -327,7 +327,7 @@ impl Windows {
         files.clear();
     }
 
-    /// What the pages of a block show.
+    /// Finds out what the pages of a block show.
     fn look(&self, files: &mut Files, region: Region, number: u64, limit: u64) -> Box<Pages> {
         let mut pages = Box::new([Page::Trapped; PAGES]);
         let begin = number * BLOCK;
@@ -418,7 +418,7 @@ impl Mapped {
             counts.unmapped += block.runs.len() as u64;
             counts.bytes -= block.runs.iter().map(|run| bytes(run.end - run.first)).sum::<u64>();
         }
-        // The slots are gone: nobody looks at these addresses. What is memory for good stays.
+        // The slots are gone: these addresses are unused. Plain memory stays mapped.
         let plain = self.plain.as_ref().map_or(0..0, |(range, _)| range.clone());
         for part in [0..plain.start, plain.end..self.size].iter().filter(|part| !part.is_empty()) {
             if let Err(error) = self.memory.hide(part.start, part.end - part.start) {

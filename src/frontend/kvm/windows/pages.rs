@@ -1,4 +1,4 @@
-//! What the pages of a block show, and how they make runs and pieces.
+//! The content of a block's pages, and how they make runs and pieces.
 
 use gpuvmk_chip::addr::PAGE_SIZE;
 
@@ -8,7 +8,7 @@ pub(super) const PAGES: usize = 512;
 /// The pages of a block.
 pub(super) type Pages = [Page; PAGES];
 
-/// What one page shows, as far as a mapping depends on it.
+/// The part of a page's content that a mapping depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Page {
     /// To be trapped.

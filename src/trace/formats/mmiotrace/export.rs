@@ -47,7 +47,7 @@ impl Bases {
         }
     }
 
-    /// What is written in a BAR, if that is a place.
+    /// The address in a BAR, if it has one.
     fn base(&self, bar: usize, header: &Header) -> Option<u64> {
         let region = header.function.as_ref()?.regions.get(bar)?;
         let low = u64::from(*self.written.get(bar)? & !15);
@@ -66,7 +66,7 @@ pub struct Exporter<W> {
     imported: bool,
     device: Option<Device>,
     origin: Origin,
-    /// What a read of the first register should have shown, until one is written.
+    /// The expected value of the first register, until a read of it is written.
     boot_0: Option<u32>,
     /// Events of which the last line told that they are lost.
     told: Option<u64>,

@@ -15,7 +15,7 @@ use gpuvmk_pci::Region;
 /// How ftrace's file `trace` begins, which has comments; `trace_pipe` has none.
 const HEAD: &str = "# tracer: mmiotrace";
 
-/// Why a text cannot be read on. What comes before was written.
+/// Why the rest of a text cannot be read. Entries before that place were written.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A line makes no sense.
@@ -166,7 +166,7 @@ fn first_of_bar0(device: &Option<Device>, address: u64) -> bool {
     device.as_ref().and_then(|device| device.place(address)) == Some((Place::Region(Region::Bar(0)), 0))
 }
 
-/// What the last entry left.
+/// State after the last entry.
 struct Past {
     nanos: u64,
     origin: Option<Origin>,

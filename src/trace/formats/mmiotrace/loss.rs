@@ -1,7 +1,7 @@
 //! Lines with which the kernel tells that a capture is not whole. A ring buffer that overflowed shows in one
 //! of several ways, by which of ftrace's files was read and how.
 
-/// What stands before the counts in the head of ftrace's file `trace`.
+/// The text before the counts in the head of ftrace's file `trace`.
 const COUNTS: &str = "# entries-in-buffer/entries-written: ";
 
 /// How many events a line says are lost; `None` if it tells of no loss. Where the kernel does not know how
@@ -10,8 +10,8 @@ pub(super) fn lost(line: &str) -> Option<u64> {
     pipe(line).or_else(|| processor(line)).or_else(|| head(line)).or_else(|| too_big(line))
 }
 
-/// `MARK 0.000000 Lost 12 events.`: mmiotrace's own, at the next read of `trace_pipe`. A mark that somebody
-/// made has a time.
+/// `MARK 0.000000 Lost 12 events.`: mmiotrace's own, at the next read of `trace_pipe`. A mark of a user has a
+/// time.
 fn pipe(line: &str) -> Option<u64> {
     line.strip_prefix("MARK 0.000000 Lost ")?.strip_suffix(" events.").and_then(count)
 }
