@@ -156,8 +156,8 @@ pub(super) fn settings(reader: &mut TableReader<'_, '_>) -> Option<Settings> {
     Some(Settings { slice: slice?, period: period? })
 }
 
-/// AdaptivePoll costs a CPU while guests submit work, though others may have it: longer where there are CPUs
-/// to spare.
+/// Polling costs a CPU while guests submit work, though others may have it: longer where there are CPUs to
+/// spare.
 fn default_poll() -> Duration {
     if to_spare() { Duration::from_millis(1) } else { Duration::from_micros(200) }
 }

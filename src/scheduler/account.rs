@@ -1,4 +1,4 @@
-//! What a VM got of one engine, and what it waited for.
+//! A VM's use of one engine, and its waits.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Account {
     pub switches: u64,
     /// Ring entries that hardware had not fetched when it was last looked.
     pub depth: u64,
-    /// How long doorbells waited until hardware was told of them; those that did not wait count as zero.
+    /// How long doorbells waited until they were passed to hardware; those that did not wait count as zero.
     pub waits: Latency,
 }
 

@@ -46,8 +46,8 @@ impl Scheduler {
         self.follow_leaving(now, engines);
     }
 
-    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the
-    /// next: what is counted between two looks is shared by those that were seen.
+    /// Where hardware counts time, a look has to follow soon after an engine goes from one VM to the next:
+    /// time that is counted between two looks is shared among the channels that were seen.
     fn follow_leaving(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
         if !self.leaving(engines).engines().any(|engine| self.meter.counts(engine)) {
             self.leaving = None;
@@ -70,7 +70,7 @@ impl Scheduler {
         self.leaving.map_or(WINDOW.saturating_mul(2), |leaving| leaving.look.saturating_sub(now))
     }
 
-    /// Charges time that a look stands for, as far as hardware does not count it.
+    /// Charges the time that a look stands for, on engines whose time hardware does not count.
     pub(super) fn charge(&mut self, sampled: &SampledTime) {
         let mut charged: Vec<HostChannel> = Vec::new();
         for (engine, channel) in sampled.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_chip::{Engine, EngineSet};
 
-/// Looks without work in sight after which a channel counts as idle, and looks at an idle engine with work
-/// left after which it counts as one that waits for something else than the engine.
+/// Number of looks without work in sight after which a channel counts as idle. Also the number of looks at an
+/// idle engine after which a channel with work counts as waiting for something else than the engine.
 const LOOKS: u8 = 2;
 
 /// How soon hardware shows what it does.
@@ -15,8 +15,8 @@ pub(super) struct Pace {
     /// Shortest time between looks that count: a channel between its last fetch and its engine is there
     /// within less.
     pub recheck: Duration,
-    /// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may
-    /// still be taking another channel off the engine and this one's state in (on RM, 137 us and 256 us were
+    /// How long after a channel was listed, or its doorbell rung, an idle engine proves nothing about it.
+    /// Hardware may still be switching from another channel to this one (on RM, 137 us and 256 us were
     /// measured).
     pub settle: Duration,
 }
@@ -31,7 +31,7 @@ impl Pace {
     }
 }
 
-/// What a channel is about.
+/// State of a channel's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// None that is known.
@@ -58,7 +58,7 @@ pub(super) struct Channel {
     /// Entries of its ring less one.
     pub ring_mask: u32,
     pub work: Work,
-    /// Hardware may run it, as far as it was told.
+    /// True when it is on the runlist.
     pub listed: bool,
     /// It waits for something else than its engine.
     pub blocked: bool,
@@ -66,9 +66,9 @@ pub(super) struct Channel {
     pub fetched: Option<u32>,
     /// More of it was fetched by then.
     pub moved: bool,
-    /// When hardware could last run it, as far as somebody looked.
+    /// When hardware could last run it, by the last look.
     pub could_run: Option<Duration>,
-    /// A look has shown that it is done, and nobody has asked since what hardware tells.
+    /// A look has shown that it is done, and hardware's notifications have not been read since.
     pub unheard: bool,
     looks: u8,
     /// Looks before that time do not count.
@@ -87,16 +87,16 @@ pub(super) struct LeavingChannel {
     pub look: Duration,
 }
 
-/// What a look at a busy channel showed.
+/// Result of a look at a busy channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     /// An engine runs it.
     pub running: bool,
-    /// Hardware has fetched all that it was told of.
+    /// Hardware has fetched all its work.
     pub fetched: bool,
     /// Its own engine runs nothing.
     pub engine_idle: bool,
-    /// Somebody who has to leave still has its engine: until then, that the engine is idle says nothing.
+    /// A channel that has to leave still has its engine. Until this time an idle engine proves nothing.
     pub made_over: Option<Duration>,
 }
 
@@ -128,7 +128,7 @@ impl Channel {
         if listed && !self.listed {
             self.looks = 0;
             self.waits_from = now.saturating_add(pace.settle);
-            // What hardware has not begun with is not fetched.
+            // Work that hardware has not begun is not fetched.
             self.done_from = if begun { self.waits_from } else { now };
         }
         if self.may_run() && !listed {
@@ -151,8 +151,7 @@ impl Channel {
         self.busy() && !self.blocked
     }
 
-    /// It has no work, or none that hardware had not fetched when somebody looked last: it may be done with
-    /// all.
+    /// True if it has no work, or if hardware had fetched all of it at the last look: it may be done.
     pub fn may_be_done(&self) -> bool {
         !self.busy() || self.work == Work::Known && self.fetched == Some(self.gp_put)
     }

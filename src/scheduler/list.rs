@@ -1,4 +1,4 @@
-//! One engine's list: which VMs may run on it now, by a policy of its own.
+//! One engine's list: which VMs may run on it now, by the engine's policy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl List {
         }
     }
 
-    /// Work has come to a VM that had none left, as far as is known; its channel counts already.
+    /// Notes that work has come to a VM that probably had none left. Its channel counts already.
     pub fn wakes(&mut self, vm: TenantId) {
         if let Some(ready) = self.ready.get_mut(&vm) {
             ready.woke = true;
@@ -81,7 +81,7 @@ impl List {
     }
 
     /// True when the policy need not look before the next sample because of new work of `vm`: it has to wait
-    /// for somebody who is at work.
+    /// for a VM that is at work.
     pub fn may_wait(&self, vm: TenantId) -> bool {
         match self.admission {
             Admission::Only(other) => {

@@ -12,7 +12,7 @@ use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_observe::latency::LatencySummary;
 
 impl Scheduler {
-    /// Whoever calls is awake: notes how late that is for what is due.
+    /// Notes how late the caller is for looks and decisions that are due.
     pub fn note_lateness(&mut self, now: Duration) {
         if let Some(late) = self.next_due().and_then(|due| now.checked_sub(due)) {
             self.lateness.note_nanos(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
@@ -35,22 +35,22 @@ impl Scheduler {
         self.sampler.due().into_iter().chain(self.recheck).chain(self.leaving.map(|leaving| leaving.look))
     }
 
-    /// Hardware told that some work is done: whoever has an engine may not need it any more.
+    /// Hardware notified that some work is done: the VM that has an engine may not need it any more.
     pub fn work_done(&mut self) {
         if self.is_contended() && self.recheck.is_none() {
             self.recheck = Some(self.last_look.saturating_add(self.pace().recheck));
         }
     }
 
-    /// True when somebody waits, or would if the policy decided now.
+    /// True when a VM waits, or would if the policy decided now.
     fn is_contended(&self) -> bool {
         let contended =
             |list: &List| list.admission != Admission::All || list.cuts_turns() && list.is_shared();
         self.lists.values().any(contended)
     }
 
-    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are
-    /// looked at first. Work whose end nobody told of counts as work until somebody looks.
+    /// True when a VM that wakes up may get an engine at once because it is no longer used. Then engines are
+    /// looked at first: work whose end was not notified counts as work until a look.
     pub fn looks_at_wakeups(&self) -> bool {
         self.lists.values().any(|list| list.cuts_turns() && (list.is_waited_for() || list.is_shared()))
     }
@@ -60,8 +60,8 @@ impl Scheduler {
         self.lists.values().any(|list| list.review.is_some_and(|review| now >= review))
     }
 
-    /// Takes a sample: which channel each engine runs, how long engines have worked as far as hardware counts
-    /// it, and how far each busy channel's ring was fetched.
+    /// Takes a sample: which channel each engine runs, how long engines have worked where hardware counts it,
+    /// and how far each busy channel's ring was fetched.
     pub fn sample(
         &mut self,
         now: Duration,
@@ -130,7 +130,7 @@ impl Scheduler {
         self.recheck = self.next_recheck(undecided, now, engines).map(|after| now.saturating_add(after));
     }
 
-    /// How long after `now` to look again, other than by chance, because somebody waits.
+    /// How long after `now` to look again, in addition to random looks, because a VM waits.
     fn next_recheck(
         &self,
         undecided: bool,
@@ -144,7 +144,7 @@ impl Scheduler {
         let waits = |(_, list): &(&Engine, &List)| list.cuts_turns() && list.is_waited_for();
         let works = |engine: &Engine| engines.iter().any(|(other, runs)| other == engine && runs.is_some());
         let after = |(engine, list): (&Engine, &List)| match works(engine) {
-            // What is short is over soon: to find out costs little beside what it took.
+            // Short work is over soon: checking costs little beside the work.
             true => now.saturating_sub(list.since).clamp(recheck, SHARED_WINDOW),
             // It has not begun yet, or is done already.
             false => recheck,
@@ -152,7 +152,7 @@ impl Scheduler {
         self.lists.iter().filter(waits).map(after).min()
     }
 
-    /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.
+    /// Another VM is going to run: charges the known time that `engines` ran until now.
     pub fn cut(
         &mut self,
         now: Duration,

@@ -1,17 +1,17 @@
 //! Whose was the time that hardware counts?
 //!
-//! Some hardware counts how long each engine worked (the PMU's idle counters), and none says for whom. So the
-//! count is read with each look, and what came in since the last one goes to the channels that are known to
-//! have had the engine meanwhile: those that were seen on it at either end, and those whose ring was fetched.
-//! Where nobody is known, it was one of those that could. Those that were seen share it evenly: as a VM that
-//! is early at one look is late at another, that is right on average, and the sum is right always. One whose
-//! ring was fetched while somebody else was seen had little to do, or it would have been seen: it gets an
-//! eighth. A VM that cuts its work into pieces which fit between two looks after a change is charged too
-//! little for them: with looks in time, a tenth of a millisecond in a turn.
+//! Some hardware counts how long each engine worked (the PMU's idle counters), but not for which channel. So
+//! the count is read with each look, and the difference is charged to the channels that are known to have had
+//! the engine meanwhile: those that were seen on it at either end, and those whose ring was fetched. If none
+//! is known, it is charged to those that could have run. Channels that were seen share it evenly: a VM that
+//! is early at one look is late at another, so that is right on average, and the sum is always right. A
+//! channel whose ring was fetched while another was seen had little to do, or it would have been seen: it
+//! gets an eighth. A VM that cuts its work into pieces which fit between two looks after a change is charged
+//! too little for them: with looks in time, a tenth of a millisecond in a turn.
 //!
-//! A look that comes late (more than [`SLICE`], which hardware gives a channel at a time) and sees somebody
-//! else than the last one did has missed others in between: what is beyond [`SLICE`] goes to all that could
-//! have run.
+//! A look that comes late (by more than [`SLICE`], the time that hardware gives a channel at once) and sees
+//! another channel than the last look has missed others in between: the time beyond [`SLICE`] is charged to
+//! all that could have run.
 //!
 //! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
 
@@ -21,14 +21,14 @@ use std::time::Duration;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 
-/// What was last seen of an engine.
+/// The last look at an engine.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     busy: Duration,
     running: Option<HostChannel>,
 }
 
-/// What somebody who was seen counts beside one who was not.
+/// Weight of a channel that was seen, beside 1 for one that was not.
 const SEEN: u32 = 8;
 
 /// How long hardware lets one of several channels run at the least: NVIDIA's drivers set one or two

@@ -1,12 +1,12 @@
-//! Who may use the physical GPU: the mechanism. Which VM that is at a moment is decided by a
-//! [`policy::Policy`], for each engine (graphics and compute, each copy engine) by one of its own.
+//! Which VM may use the physical GPU: the mechanism. Each engine (graphics and compute, each copy engine) has
+//! a [`policy::Policy`] that decides which VM that is at a moment.
 //!
 //! Hardware shares time among the channels of one runlist by itself. The scheduler decides which channels are
-//! on it, and whether hardware learns of new work now: a doorbell of a VM that is not admitted waits here. A
-//! channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it for
-//! two looks. One that has work and leaves its engine idle waits for something else (a semaphore): it stays
-//! on the runlist, takes nobody's turn, and is looked at as others are as soon as it runs again. Nothing
-//! ticks while no channel is busy.
+//! on it, and whether hardware learns of new work now: the doorbell of a VM that is not admitted waits here.
+//! A channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it
+//! for two looks. One that has work and leaves its engine idle waits for something else (a semaphore): it
+//! stays on the runlist, takes nobody's turn, and is looked at as others are as soon as it runs again.
+//! Nothing ticks while no channel is busy.
 //!
 //! A channel that uses several engines (GF100) is on the list of the first of them, and what it uses of the
 //! others is charged there too.
@@ -73,7 +73,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What to do with a doorbell.
+/// The answer to a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Hardware may learn of it now.
@@ -84,7 +84,7 @@ pub enum Gate {
     Hold,
 }
 
-/// What a change of admission asks of hardware, in this order.
+/// Changes of hardware that a change of admission needs, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The new runlist, if it may be another one.
@@ -102,7 +102,7 @@ pub struct Change {
 pub struct Scheduler {
     kind: PolicyKind,
     settings: Settings,
-    /// What it costs an engine to go from one VM to the next; more than any time if nobody knows.
+    /// Time of an engine's change from one VM to the next; [`Duration::MAX`] if unknown.
     switch: Duration,
     /// Judges parameters; decides nothing.
     judge: Box<dyn Policy>,
@@ -116,11 +116,11 @@ pub struct Scheduler {
     unheard: Vec<HostChannel>,
     /// The runlist may be another one than at the last decision.
     relist: bool,
-    /// When to look again whether whoever has an engine still needs it, because others wait.
+    /// When to look again whether the VM that has an engine still needs it, because others wait.
     recheck: Option<Duration>,
     last_look: Duration,
     metered: Duration,
-    /// Somebody is to leave an engine.
+    /// The channel that has to leave an engine.
     leaving: Option<LeavingChannel>,
     /// How much later than due it was called.
     lateness: Latency,
@@ -212,7 +212,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a VM was granted.
+    /// The share that a VM was granted.
     pub fn share(&self, vm: TenantId) -> Option<Share> {
         self.vms.get(&vm).map(|vm| vm.share)
     }
@@ -307,7 +307,7 @@ impl Scheduler {
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
-        // Work whose end nobody told of counts as work until somebody looks: it may be the first all the
+        // Work whose end was not notified counts as work until a look: this may be the first work all the
         // same.
         let may_be_done = state.may_be_done();
         let wakes = first || list.cuts_turns() && may_be_done;
@@ -404,7 +404,7 @@ impl Scheduler {
         if moved {
             change.runlist = Some(self.runlist());
         }
-        // Who has the engine now may have no use for it: work whose end nobody told of.
+        // The VM that has the engine may not need it any more, if the end of its work was not notified.
         if !change.switches.is_empty() && self.looks_at_wakeups() {
             let shows = now.saturating_add(pace.settle);
             self.recheck = Some(self.recheck.map_or(shows, |recheck| recheck.min(shows)));
@@ -479,7 +479,7 @@ impl Scheduler {
         }
         state.settle();
         self.relist = true;
-        // Nobody is to wait for the turn of one who has gone.
+        // No VM shall wait for the turn of one that is gone.
         self.work_done();
         // The window in which it ends is charged by what was seen; time goes on with the next doorbell.
         self.busy_channels = self.busy_channels.saturating_sub(1);

@@ -1,16 +1,15 @@
 //! When to look at engines, and how much time each look stands for.
 //!
-//! Hardware tells what an engine runs now, not how long it has run it. AdaptivePoll at regular times would
-//! measure nonsense of work that is regular itself (hardware's own time slices are as long as our period),
-//! and a guest that knew the times could run between them. So time is cut into windows of a millisecond, with
-//! one look at a random moment in each, which stands for the whole window: right on average for any pattern
-//! of work, and exact where an engine does one thing all along.
+//! Hardware tells what an engine runs now, not how long it has run it. Looks at regular times would measure
+//! nonsense for work that is regular itself (hardware's own time slices are as long as our period), and a
+//! guest that knew the times could run between them. So time is cut into windows of a millisecond, with one
+//! look at a random moment in each, which stands for the whole window. That is right on average for any
+//! pattern of work, and exact where an engine does one thing all along.
 //!
-//! Windows end where the scheduler is known to change who runs (the end of a turn), so that a look stands for
-//! one VM's turn and not for its neighbour's. A change that comes of what engines do (somebody is done,
-//! somebody has new work) ends no window: what is seen at such a moment is seen *because* of the moment, and
-//! counting it would be wrong by as much as work is short. For the same reason a window in which the last
-//! work ends is looked at and charged in full.
+//! Windows end where the scheduler changes who runs (the end of a turn), so that a look stands for one VM's
+//! turn and not for its neighbour's. A change that engines cause (work is done, new work comes) ends no
+//! window: a look at such a moment would be biased by the moment, the more so the shorter the work is. For
+//! the same reason a window in which the last work ends is looked at and charged in full.
 
 use std::time::Duration;
 
@@ -20,14 +19,14 @@ use gpuvmk_chip::addr::HostChannel;
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_millis(1);
 
-/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between
-/// looks; and where a VM waits that gets the engine as soon as it is seen to be idle.
+/// Length of windows where hardware takes turns among several VMs and counts time, which has to be divided
+/// between looks; and where a VM waits that gets the engine as soon as it is seen to be idle.
 pub(super) const SHARED_WINDOW: Duration = Duration::from_micros(250);
 
-/// What an engine ran when it was looked at.
+/// The channel that an engine ran at a look.
 pub type Seen = (Engine, HostChannel);
 
-/// Time that is to be charged for what was seen.
+/// Time that is charged to the channels that were seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledTime {
     /// Length of the time.
@@ -45,7 +44,7 @@ struct Window {
     start: Duration,
     length: Duration,
     look_at: Duration,
-    /// What its look saw, once it has been.
+    /// Result of its look, once it was made.
     seen: Option<Vec<Seen>>,
 }
 

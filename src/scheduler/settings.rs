@@ -1,5 +1,5 @@
-//! What operators may change of a whole GPU while VMs work: `policy=weighted`, `slice=2000`, `period=none`
-//! (us). What they may change of a VM is in [`super::share`].
+//! Settings of a whole GPU that operators may change while VMs work: `policy=weighted`, `slice=2000`,
+//! `period=none` (us). [`super::share`] has the settings of a VM.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub const SLICE_RANGE: (u64, u64) = (100, 1_000_000);
 /// Shortest and longest period of credit, in microseconds.
 pub const PERIOD_RANGE: (u64, u64) = (1000, 10_000_000);
 
-/// What an operator set for all VMs; `None` is the policy's own rule.
+/// An operator's settings for all VMs; `None` is the policy's own rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Length of a turn.

@@ -1,4 +1,4 @@
-//! What an operator granted a VM: the parameters that policies go by. Each policy reads those that it knows.
+//! The share that an operator granted a VM: parameters for policies. Each policy reads those that it knows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +38,7 @@ impl Default for Share {
     }
 }
 
-/// What is wrong with parameters, or with their sum.
+/// Why parameters, or their sum, are refused; in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Rejection(pub String);
@@ -78,8 +78,8 @@ impl Share {
         Ok(())
     }
 
-    /// What somebody gets who was granted this and asks for `asked`: less, or this where he says nothing of a
-    /// part (which he does by what is usual).
+    /// The share of a VM that was granted this and asks for `asked`. A parameter that has its default in
+    /// `asked` counts as not asked for, and is as granted.
     ///
     /// # Errors
     /// He asks for more; the text ends so that it can go on with whose limit that is.

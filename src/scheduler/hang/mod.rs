@@ -2,7 +2,7 @@
 //! costs its VM.
 //!
 //! A GPU that cannot take work off an engine in the middle (GF100 stops between two methods, and one method
-//! can copy for ever) tells nothing of a hang. What can be seen from outside is who runs on each engine, how
+//! can copy for ever) does not report a hang. From outside one can see which channel each engine runs, how
 //! far each ring was finished, and whether a channel leaves when it is asked. All times are counted in
 //! samples during which the watchdog really looked: a machine that slept, or a thread that did not get its
 //! processor, is no guest's hang.
@@ -10,8 +10,8 @@
 //! How far a ring was finished (GP_GET) stands in the guest's own memory. A guest that forges it only evades
 //! the limits that protect itself; those that protect others ([`Reason::Unpreemptible`]) do not look at it.
 //!
-//! Not handled: a channel that hangs without an engine, which harms nobody, is told from one that waits for a
-//! semaphore by nothing.
+//! Not handled: a channel that hangs without an engine. It harms no other VM, and cannot be distinguished
+//! from one that waits for a semaphore.
 
 pub mod limits;
 pub mod penalty;
@@ -23,7 +23,7 @@ use crate::HangLimits;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
 
-/// The most that one sample counts: the thread that samples was late, and nobody knows what happened
+/// Limit of the time that one sample counts for: if the sampling thread was late, it is unknown what happened
 /// meanwhile.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(50);
 
@@ -83,7 +83,7 @@ pub struct Hang {
     pub reason: Reason,
 }
 
-/// What is to be done.
+/// The watchdog's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Others wait for the engine that the channel holds: it is to leave, and may come back.
@@ -92,7 +92,7 @@ pub enum Verdict {
     Hung(Hang),
 }
 
-/// What is remembered of a channel.
+/// State of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     gp_get: u32,
@@ -127,7 +127,7 @@ impl Watchdog {
         &self.limits
     }
 
-    /// Somebody asked the channel to leave its engine.
+    /// Notes that the channel was asked to leave its engine.
     pub fn asked(&mut self, channel: HostChannel) {
         let watch = self.watches.entry(channel).or_default();
         watch.asked.get_or_insert(Duration::ZERO);
@@ -151,7 +151,7 @@ impl Watchdog {
         self.watches.remove(&channel);
     }
 
-    /// Nothing is busy: the time until the next sample is nobody's.
+    /// Nothing is busy: the time until the next sample counts for no channel.
     pub fn rest(&mut self) {
         self.last = None;
         self.watches.clear();

@@ -1,5 +1,5 @@
-//! What hangs cost the VM whose channels they are: nothing the first time, then a wait that doubles up to a
-//! cap, and is forgiven after good time.
+//! Penalties of VMs for hangs of their channels: none the first time, then a wait that doubles up to a cap,
+//! and is forgiven after a time without hangs.
 //!
 //! Each hang costs all others a moment, so a VM that hangs on purpose would slow them down without end. While
 //! a VM serves its penalty its doorbells wait; nothing is lost. With waits of at most `penalty_cap`, it can
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::HangLimits;
 use gpuvmk_chip::addr::TenantId;
 
-/// What is known of a VM.
+/// Hangs and penalty of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Hangs in all.
@@ -64,7 +64,7 @@ impl Ledger {
         record.resets = record.resets.saturating_add(1);
     }
 
-    /// What is known of a VM.
+    /// Hangs and penalty of a VM.
     pub fn record(&self, vm: TenantId) -> Record {
         self.vms.get(&vm).copied().unwrap_or_default()
     }

@@ -41,7 +41,7 @@ struct Turn {
     chance: Option<Duration>,
 }
 
-/// What a VM had used when the last period ended, and the one before.
+/// A VM's use when the last period ended, and the one before.
 type Marks = [Duration; 2];
 
 /// The policy.
@@ -53,7 +53,7 @@ pub struct Band {
     turn: Option<Turn>,
 }
 
-/// What VMs had of late, against what each is entitled to.
+/// VMs' recent use, against each one's part.
 struct Measure {
     had: Vec<Duration>,
     sum: Duration,
@@ -61,7 +61,7 @@ struct Measure {
 }
 
 impl Measure {
-    /// True when a VM had more than its part. As long as nobody had anything, everybody had.
+    /// True when a VM had more than its part. As long as no VM had anything, all had.
     fn is_over(&self, place: usize, vms: &[VmView]) -> bool {
         let weight = vms.get(place).map_or(0, |view| view.share.weight);
         let had = self.had(place).as_nanos().saturating_mul(self.weights.into());

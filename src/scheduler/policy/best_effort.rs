@@ -1,9 +1,9 @@
-//! `best-effort`: VMs with work take turns of equal length; nobody's time is kept for him.
+//! `best-effort`: VMs with work take turns of equal length; no time is reserved.
 //!
 //! NVIDIA's default for vGPUs ("best effort", a round robin over those who have work). Nothing is wasted, and
-//! nobody is promised anything but his turn among those who want one. A VM that is alone with work is not
-//! limited. A turn ends early when its VM has no work left. Who does not leave the engine in time keeps it
-//! longer, and is not called to account for it; whose turn it was has the rest of it in another one.
+//! a VM is promised only its turn among those with work. A VM that is alone with work is not limited. A turn
+//! ends early when its VM has no work left. A VM that does not leave the engine in time keeps it longer, and
+//! is not charged for it; the VM whose turn it was gets the rest in another turn.
 //!
 //! The order of turns is in [`super::rounds`].
 

@@ -1,16 +1,16 @@
 //! `credit`: each VM is given its part of every period as credit, and keeps the engine while it has some.
 //!
 //! **Whose idea.** Xen's credit scheduler, taken to GPUs by Gdev (Kato and others, USENIX ATC 2012) and GPUvm
-//! (Suzuki and others, USENIX ATC 2014). VMs stand in a line; the first with work runs; who has used up his
-//! credit goes to the end of the line at the end of his turn. A VM without credit still runs when its turn in
-//! the line comes, so nothing is wasted. Theirs hands out the engine one submission at a time and all VMs are
-//! equal; here a turn is one slice at least where hardware can preempt, credit follows `weight`, and each
-//! engine has a line of its own, so that copies cost credit as computing does.
+//! (Suzuki and others, USENIX ATC 2014). VMs stand in a line, and the first with work runs. A VM that has
+//! used up its credit goes to the end of the line at the end of its turn. A VM without credit still runs when
+//! its turn in the line comes, so nothing is wasted. Their scheduler hands out the engine one submission at a
+//! time, and all VMs are equal. Here a turn is at least one slice where hardware can preempt, credit follows
+//! `weight`, and each engine has its own line, so that copies cost credit as computing does.
 //!
 //! **When.** To compare with GPUvm; for a few VMs that are always busy. **When not.** With VMs that come and
-//! go, or mix long and short work: the line looks at credit only when somebody's turn ends, so those with
-//! long pieces of work get more than their part. A VM keeps the engine until its credit is gone, so others
-//! wait for up to a whole period.
+//! go, or mix long and short work: credit is checked only when a turn ends, so VMs with long pieces of work
+//! get more than their part. A VM keeps the engine until its credit is gone, so others wait for up to a whole
+//! period.
 //!
 //! Not handled: Gdev forgets all credit beyond a limit; here it stays at the limit.
 
@@ -164,7 +164,7 @@ impl CreditPolicy {
         };
         let since = self.turn.map_or(now, |(_, since)| since);
         let rest = turn.saturating_sub(now.saturating_sub(since));
-        // Nobody else would get the engine before the credit is gone, unless he stands nearer to it.
+        // No other VM would get the engine before the credit is gone, unless it is nearer to the front.
         let alone_in_front = (0..vms.len()).all(|other| self.credits.line(other) >= self.credits.line(place));
         let until = if alone_in_front { rest.max(time(self.credits.left(place))) } else { rest };
         Decision { admission: Admission::Only(view.vm), review_after: Some(until.max(super::SHORTEST)) }

@@ -3,14 +3,14 @@
 //!
 //! **Whose idea.** Earliest deadline first with constant-bandwidth servers (Abeni and Buttazzo, RTSS 1998),
 //! which Linux's SCHED_DEADLINE uses for threads and TimeGraph's successors for GPUs. A VM's period begins
-//! when it gets work; of those with budget left, the one whose period ends first has the engine. Who has used
-//! up his budget competes for the rest only, until his next period: one VM's overload costs no other VM its
-//! reservation. The rest goes round in turns among all with work, reservation or not.
+//! when it gets work; of those with budget left, the one whose period ends first has the engine. A VM that
+//! has used up its budget competes for the rest only, until its next period: one VM's overload costs no other
+//! VM its reservation. The rest goes round in turns among all with work, reservation or not.
 //!
 //! **Admission.** Reservations of more than 90 % of an engine's time together are refused, when a VM starts
-//! and when somebody changes them: the tenth is for changes of the engine's owner and for work that cannot be
-//! interrupted. A piece of the latter that is longer than what a period leaves beside the budget still breaks
-//! the promise; what a VM overran is taken from its next budgets.
+//! and when an operator changes them. The remaining tenth is for changes of the engine's owner and for work
+//! that cannot be interrupted. A piece of such work that is longer than a period's time beside the budget
+//! still breaks the promise; a VM's overrun is taken from its next budgets.
 //!
 //! **When.** Work with a beat: frames, control loops, audio and video, next to work without. **When not.**
 //! When no VM can name what it needs; `weighted` then does the same with less to set.
@@ -23,10 +23,10 @@ use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::share::{Rejection, Share};
 use gpuvmk_chip::addr::TenantId;
 
-/// What may be reserved of an engine, in thousandths.
+/// Largest sum of reservations of an engine, in thousandths.
 const RESERVABLE: u128 = 900;
 
-/// What is kept of a VM.
+/// State of a VM.
 #[derive(Clone, Copy, Debug, Default)]
 struct Vm {
     /// Nanoseconds of budget left in the present period; negative after an overrun.
@@ -37,7 +37,7 @@ struct Vm {
     ready: bool,
     /// Its last turn was on its budget, so what it uses is charged there.
     on_budget: bool,
-    /// What was charged there so far.
+    /// Time that was charged to the reservation so far.
     reserved: Duration,
 }
 
@@ -95,7 +95,7 @@ impl Deadline {
         self.rest.decide_by_turns(now, &views, slice(&self.settings, vms.len()))
     }
 
-    /// What has passed of the present turn and is not accounted yet, if it is this VM's.
+    /// Time of the present turn that is not accounted yet, if the turn is this VM's.
     fn open(&self, vm: TenantId, now: Duration) -> i64 {
         let turn = self.turn.filter(|turn| turn.vm == vm);
         turn.map_or(0, |turn| nanos(now.saturating_sub(turn.since).saturating_sub(turn.got)))
@@ -207,7 +207,7 @@ impl Policy for Deadline {
 /// Unit of [`part`].
 const PARTS_OF_A_THOUSANDTH: u128 = 1000;
 
-/// What a VM reserves of an engine, in millionths.
+/// A VM's reservation of an engine, in millionths.
 fn part(share: &Share) -> u128 {
     let budget = share.budget.as_nanos().saturating_mul(1000 * PARTS_OF_A_THOUSANDTH);
     budget.checked_div(share.period.as_nanos()).unwrap_or(0)

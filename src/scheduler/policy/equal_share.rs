@@ -1,4 +1,4 @@
-//! `equal-share`: as many equal parts as there are VMs, and nobody gets another one's, used or not.
+//! `equal-share`: as many equal parts as there are VMs. No VM gets another one's part, used or not.
 //!
 //! **Whose idea.** NVIDIA's vGPU scheduler of that name: each of N running vGPUs has one Nth of the GPU's
 //! time, and time that it does not use stays unused. The parts change when VMs come and go. A turn is 2 ms

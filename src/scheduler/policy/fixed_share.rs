@@ -1,4 +1,4 @@
-//! `fixed-share`: each VM has its part of the GPU's time, and nobody else gets any of it, used or not.
+//! `fixed-share`: each VM has its part of the GPU's time. No other VM gets any of it, used or not.
 //!
 //! **Whose idea.** NVIDIA's vGPU scheduler of that name: every vGPU has the part that goes with its size,
 //! however many others there are, and time that it does not use stays unused. A turn is 2 ms with up to 8
@@ -69,7 +69,7 @@ impl Policy for FixedShare {
     }
 }
 
-/// What nobody fixed is filled in before policies see it; a VM without any part would wait for ever.
+/// A missing part is filled in before policies see it; a VM without any part would wait for ever.
 fn part(view: &VmView) -> u32 {
     view.share.fixed.map_or(1, u32::from).max(1)
 }

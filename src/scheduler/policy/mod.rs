@@ -38,7 +38,7 @@ pub struct VmView {
     pub share: Share,
     /// True when it has work that can go on.
     pub ready: bool,
-    /// New work came since the last decision to one that had none left, as far as is known.
+    /// New work came since the last decision, and before it the VM probably had none left.
     pub woke: bool,
     /// Time that it used so far, also beyond its turns.
     pub used: Duration,
@@ -51,7 +51,7 @@ pub enum Admission {
     All,
     /// One VM's.
     Only(TenantId),
-    /// Nobody's: the engine rests, because whoever has the time does not use it.
+    /// No VM's: the engine rests, because the VM that has the time does not use it.
     Nobody,
 }
 
@@ -71,8 +71,8 @@ impl Admission {
 pub struct Decision {
     /// Who may run.
     pub admission: Admission,
-    /// When the policy wants to look again, unless something happens before. `None` while nobody is ready:
-    /// then nothing may tick.
+    /// When the policy wants to decide again, unless something happens before. `None` while no VM is ready:
+    /// then no timer may run.
     pub review_after: Option<Duration>,
 }
 
@@ -91,7 +91,7 @@ pub trait Policy: Send + std::fmt::Debug {
     }
 
     /// Decides. `vms` are all that are present, sorted by number, whether they have work or not. Called when
-    /// a VM becomes ready, at each sample (about every millisecond while anybody is busy), and when a review
+    /// a VM becomes ready, at each sample (about every millisecond while any VM is busy), and when a review
     /// is due.
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision;
 

@@ -2,26 +2,26 @@
 //! `deadline` have in common.
 //!
 //! **Rounds.** In each round every VM may use the engine for its budget, in turns. Where parts are promised,
-//! a round has a length, budgets are parts of it, and what is not used stays unused until the round is over.
-//! Where nothing is promised, a round is over as soon as nobody who has work has budget left.
+//! a round has a length, budgets are parts of it, and unused time stays unused until the round is over. Where
+//! nothing is promised, a round is over as soon as no VM with work has budget left.
 //!
-//! **Order.** Who used less than half of its budget in the last two rounds goes first: it seldom wants
-//! anything, what it wants is short, and it is limited by its budget as all are. All others go round: whoever
-//! had the engine longest ago is next. So a VM that has little to do waits for the end of a turn, and not for
-//! a turn of each other VM.
+//! **Order.** A VM that used less than half of its budget in the last two rounds goes first: its work is rare
+//! and short, and its budget limits it as all others. The others go round: the one that had the engine
+//! longest ago is next. So a VM with little work waits for the end of a turn, and not for a turn of each
+//! other VM.
 //!
-//! **Overrun.** Work that hardware cannot interrupt runs on into another's turn, and a scheduler that is late
-//! ends a turn late. What counts is what was used: who overran its budget has that much less in the next
-//! round, whole rounds if need be, and who was kept waiting until the round was over has what was left to it
-//! in the next one (up to [`KEPT`] budgets). Where time was lost that nobody used (engines change hands), and
-//! everybody was kept waiting, it is lost to all by their parts.
+//! **Overrun.** Work that hardware cannot interrupt runs on into another's turn, and a late scheduler ends a
+//! turn late. Used time counts: a VM that overran its budget has that much less in the next round, for whole
+//! rounds if need be. A VM that had to wait until the round was over keeps the rest of its budget for the
+//! next one (up to [`KEPT`] budgets). Where unused time was lost (engines change hands) and all VMs had to
+//! wait, all lose it by their parts.
 //!
-//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for an
-//! eighth of one, and that is charged to it: whoever waits for one piece of work before it brings the next is
-//! not thrown back behind all others each time. What is left to it then is left to it for the round.
+//! **Pauses.** Where parts are promised, a VM without work keeps its turn for an eighth of one, and is
+//! charged for that. So a VM that waits for one piece of work before it brings the next is not put behind all
+//! others each time. The rest of its budget stays for the round.
 //!
-//! **What accounting cannot know at once.** The end of a turn is accounted a moment later, when somebody else
-//! has the engine. For [`LAG`], what has passed of a turn counts as used although it is not accounted.
+//! **What accounting cannot know at once.** The end of a turn is accounted a moment later, when another VM
+//! has the engine. For [`LAG`], the passed time of a turn counts as used although it is not accounted.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const LAG: Duration = crate::sampling::WINDOW.saturating_mul(2);
 /// Budgets that may be kept for later.
 const KEPT: u32 = 4;
 
-/// Parts of a budget that are told apart.
+/// Resolution of a budget.
 const WHOLE: u64 = 1_000_000;
 
 const UNLIMITED: Decision = Decision { admission: Admission::All, review_after: None };
@@ -45,16 +45,16 @@ const UNLIMITED: Decision = Decision { admission: Admission::All, review_after: 
 struct Rule {
     /// Length of a turn.
     slice: Duration,
-    /// Length of a round; `None`: it is over when nobody can go on.
+    /// Length of a round; `None`: it is over when no VM can go on.
     round: Option<Duration>,
     /// How long a VM keeps its turn without work.
     hold: Duration,
 }
 
-/// What is kept of a VM.
+/// State of a VM.
 #[derive(Clone, Copy, Debug, Default)]
 struct Vm {
-    /// What it may use in a round.
+    /// Time that it may use in a round.
     budget: Duration,
     /// Nanoseconds of that which are left; negative after an overrun.
     left: i64,
@@ -115,7 +115,7 @@ struct Turn {
     owner: TenantId,
     since: Duration,
     end: Duration,
-    /// What was accounted of it, also to those who overran theirs.
+    /// Accounted time of the turn, including time of VMs that overran theirs.
     known: Duration,
     /// Since when its owner has had no work.
     idle: Option<Duration>,
@@ -131,7 +131,7 @@ impl Turn {
         self.idle.map_or(self.end, |since| self.end.min(since.saturating_add(hold)))
     }
 
-    /// What has passed and is not accounted yet.
+    /// Passed time that is not accounted yet.
     fn open(&self, now: Duration) -> Duration {
         now.saturating_sub(self.since).saturating_sub(self.known)
     }
@@ -146,7 +146,7 @@ pub(super) struct Rounds {
     end: Duration,
     /// When was last decided.
     last: Duration,
-    /// The engine was nobody's for some of this round.
+    /// The engine had no VM for some of this round.
     rested: bool,
 }
 
@@ -182,7 +182,7 @@ impl Rounds {
         }
         let before = self.turn;
         self.forgive(now, vms, |_| slice);
-        // Who meets it later waits for the end of its first turn, and no longer: changes have their price.
+        // A later VM waits for the end of its first turn, and no longer: changes have their price.
         self.turn = first.map(|view| {
             let same = before.filter(|turn| turn.owner == view.vm);
             same.unwrap_or_else(|| Turn::new(view.vm, now, slice))
@@ -220,20 +220,20 @@ impl Rounds {
         }
     }
 
-    /// Nobody has work.
+    /// No VM has work.
     fn rest(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
         self.account(now, vms, budget);
         self.interrupt(now);
         self.rested = true;
     }
 
-    /// Whoever has work needs no turns, and owes nothing for that.
+    /// The VM with work needs no turns, and owes nothing for that time.
     fn forgive(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
         self.rest(now, vms, budget);
         self.book.rows.iter_mut().for_each(|row| row.state.forgive());
     }
 
-    /// Ends the present turn: somebody else has the engine.
+    /// Ends the present turn: another VM has the engine.
     pub fn interrupt(&mut self, now: Duration) {
         let Some(turn) = self.turn.take() else { return };
         if let Some(row) = self.book.place(turn.owner).and_then(|place| self.book.rows.get_mut(place)) {
@@ -296,7 +296,7 @@ impl Rounds {
         self.book.rows.iter_mut().for_each(|row| row.state.renew(rounds));
     }
 
-    /// What everybody was kept waiting for was nobody's gain: it is lost, by parts.
+    /// All VMs had to wait for time that no VM used: all lose it, by their parts.
     fn lose_evenly(&mut self) {
         let part = |vm: &Vm| {
             let left = time(vm.left.min(nanos(vm.waited)));
@@ -315,7 +315,7 @@ impl Rounds {
         row.is_some_and(|row| row.state.left > nanos(turn.open(now)))
     }
 
-    /// Ends the present turn and begins the next; `None` while nobody with work has budget left.
+    /// Ends the present turn and begins the next; `None` while no VM with work has budget left.
     fn next(&mut self, now: Duration, rule: Rule) -> Option<Turn> {
         let before = self.turn;
         self.interrupt(now);
@@ -334,7 +334,7 @@ impl Rounds {
         Some(goes_on.map_or(turn, |before| Turn { end: turn.end, ..before }))
     }
 
-    /// Who is next, and what it may use.
+    /// The next VM, and the time that it may use.
     fn pick(&self, now: Duration, slice: Duration) -> Option<(TenantId, Duration)> {
         let able = |row: &&VmRow<Vm>| {
             // Small rests are kept for the next round, but for those who want little.

@@ -1,4 +1,4 @@
-//! What a policy keeps of each VM between its decisions, and how much a VM has used since the last one.
+//! A policy's state of each VM between decisions, and a VM's use since the last one.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use gpuvmk_chip::addr::TenantId;
 #[derive(Clone, Debug)]
 pub(super) struct VmRow<S> {
     pub vm: TenantId,
-    /// What it used up to the last decision.
+    /// Its use up to the last decision.
     seen: Duration,
     /// What it used since.
     pub grown: Duration,
@@ -29,7 +29,7 @@ impl<S> Default for VmTable<S> {
 }
 
 impl<S> VmTable<S> {
-    /// Takes over what VMs used, and which there are. What a newcomer used before is nobody's business.
+    /// Updates the rows from the views. Use before a VM's first view does not count.
     pub fn update(&mut self, vms: &[VmView], mut fresh: impl FnMut(&VmView) -> S) {
         if !self.matches(vms) {
             // Both are sorted: one pass keeps those who stay.

@@ -1,22 +1,22 @@
-//! `weighted`: whoever wants the engine gets it in proportion to his weight, and no more than his cap.
+//! `weighted`: VMs with work get the engine in proportion to their weights, up to their caps.
 //!
 //! **Whose idea.** Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), as Linux's CFS and disk
-//! schedulers use it. Each VM has a virtual time that grows by what it used divided by its weight; the one
-//! whose virtual time is earliest has the next turn. Use is what counts, so who overruns a turn, or ends it
-//! early, is neither better nor worse off. But who left the engine idle for more than half of his turn is
-//! charged for all of it: nobody else could use it meanwhile. A VM that slept starts one turn behind the
-//! others at the most: sleep saves nothing beyond that. A new one starts as if it just had a turn: to come
-//! and go saves nothing either.
+//! schedulers use it. Each VM has a virtual time that grows by its use divided by its weight; the one whose
+//! virtual time is earliest has the next turn. Only use counts, so a VM that overruns a turn, or ends it
+//! early, is neither better nor worse off. But a VM that left the engine idle for more than half of its turn
+//! is charged for all of it: no other VM could use it meanwhile. A VM that slept starts one turn behind the
+//! others at the most: sleep saves nothing beyond that. A new one starts as if it just had a turn: leaving
+//! and coming back saves nothing either.
 //!
-//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He gets it at once,
-//! unless that one has had it for less than [`LEAST`] times what it costs to change over, and gives it back
-//! after an eighth of a turn if he left it idle for more than half of that. Nobody gets more of the engine's
-//! time by this than his weight says, and who wants the engine all the time is soon level with the others,
-//! whose turns are whole then. That is what wake-up preemption does in CFS. It is left out where an eighth of
-//! a turn is less than [`WORTH`] times what it costs to change over.
+//! **Light VMs.** A VM that is a whole turn behind the one that has the engine seldom wants it. It gets the
+//! engine at once, unless the other has had it for less than [`LEAST`] times the cost of a change, and gives
+//! it back after an eighth of a turn if it left it idle for more than half of that. No VM gets more of the
+//! engine's time by this than its weight allows, and a VM that always wants the engine is soon level with the
+//! others, whose turns are whole then. Wake-up preemption in CFS does the same. It is left out where an
+//! eighth of a turn is less than [`WORTH`] times the cost of a change.
 //!
-//! A `cap` is a bucket that fills at that percentage of time and holds two turns; an empty one keeps its VM
-//! from the engine until there is half a turn in it, also while others are idle.
+//! A `cap` is a bucket that fills at that percentage of time and holds two turns. An empty one keeps its VM
+//! from the engine until there is half a turn in it, even while others are idle.
 //!
 //! **When.** The policy to choose when nothing else is asked for: fair for any mix, all time is used, a VM
 //! that seldom wants something has it at once. **When not.** When a VM must not be faster because others rest
@@ -33,7 +33,7 @@ use gpuvmk_chip::addr::TenantId;
 /// Virtual nanoseconds for each nanosecond of use at weight 1.
 const SCALE: u64 = 1_000_000;
 
-/// Who wakes up during a turn ends it if he is this part of one behind.
+/// A VM that wakes up during a turn ends it if it is this part of a turn behind.
 const WAKES: u32 = 16;
 /// A light VM has this part of a turn,
 const PART: u32 = 8;
@@ -42,7 +42,7 @@ const WORTH: u32 = 16;
 /// and waits until the one before had the engine for so many times.
 const LEAST: u32 = 4;
 
-/// What is kept of a VM.
+/// State of a VM.
 #[derive(Clone, Copy, Debug)]
 struct Vm {
     /// Its virtual time.
@@ -57,7 +57,7 @@ struct Vm {
     woke: Duration,
     /// When its last turn began. Looks miss most of very short work, so virtual times may be equal for long.
     served: Option<Duration>,
-    /// What it was charged beforehand.
+    /// Time that it was charged in advance.
     prepaid: Duration,
 }
 
@@ -70,17 +70,17 @@ struct Turn {
     got: Duration,
     /// and what others had of it, who were still on the engine.
     others: Duration,
-    /// The VM was a whole turn behind somebody who waits.
+    /// The VM was a whole turn behind another that waits.
     light: bool,
 }
 
 impl Turn {
-    /// What has passed and is not accounted yet.
+    /// Passed time that is not accounted yet.
     fn open(&self, now: Duration) -> Duration {
         now.saturating_sub(self.since).saturating_sub(self.got)
     }
 
-    /// What is left of that without what others had.
+    /// The idle part of that, without others' time.
     fn idle(&self, now: Duration) -> Duration {
         self.open(now).saturating_sub(self.others)
     }
@@ -95,11 +95,11 @@ impl Turn {
 #[derive(Debug)]
 pub struct Weighted {
     settings: Settings,
-    /// What it costs to change over.
+    /// Time of a change from one VM to the next.
     switch: Duration,
     book: VmTable<Vm>,
     turn: Option<Turn>,
-    /// Who gave the engine back although it had work: somebody else is next.
+    /// The VM that gave the engine back although it had work: another is next.
     gave_back: Option<TenantId>,
     /// Virtual time that everybody with work has reached.
     floor: u128,
@@ -215,7 +215,7 @@ impl Policy for Weighted {
 }
 
 impl Weighted {
-    /// What is left of a turn; `None` when it is over.
+    /// The rest of a turn; `None` when it is over.
     fn left(&self, turn: &Turn, now: Duration, vms: &[VmView], length: Duration) -> Option<Duration> {
         let place = self.book.place(turn.vm)?;
         let (row, view) = (self.book.rows.get(place)?, vms.get(place)?);
@@ -227,8 +227,8 @@ impl Weighted {
         if let Some(brief) = self.brief(length) {
             let ran = now.saturating_sub(turn.since);
             let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
-            // How long the VM may go on until somebody who waits is far enough behind it. When that is for
-            // one who has waited since before is seen when it is so: it is about when the turn is over.
+            // How long the VM may go on until a waiting VM is far enough behind it. For one that has waited
+            // since before the turn, that is about the end of the turn, and is checked then.
             let until = |(row, other): (&VmRow<Vm>, &VmView)| {
                 let vm = &row.state;
                 let woke = vm.woke >= turn.since;
@@ -262,8 +262,8 @@ impl Weighted {
         (brief >= self.switch.saturating_mul(WORTH)).then_some(brief)
     }
 
-    /// The present turn is over. What was idle of it is charged if it was the most, and what is accounted of
-    /// it later not again.
+    /// The present turn is over. Its idle time is charged if it was most of the turn, and then not again when
+    /// it is accounted later.
     fn end_turn(&mut self, now: Duration, vms: &[VmView]) -> Option<Turn> {
         let turn = self.turn.take()?;
         let place = self.book.place(turn.vm)?;
@@ -278,7 +278,7 @@ impl Weighted {
         None
     }
 
-    /// Whose virtual time is earliest of those who may have the engine. What has passed of a turn that just
+    /// The VM with the earliest virtual time of those that may have the engine. The time of a turn that just
     /// ended counts as used even if it is not accounted yet.
     fn earliest<'a>(&self, ended: Option<&Turn>, now: Duration, vms: &'a [VmView]) -> Option<&'a VmView> {
         let key = |(row, view): &(&VmRow<Vm>, &'a VmView)| {
@@ -303,7 +303,7 @@ fn use_of(later: u128, view: &VmView) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// What a bucket gains in a time.
+/// Growth of a bucket in a time.
 fn fill(passed: Duration, cap: u8) -> i64 {
     nanos(passed).saturating_mul(cap.into()) / 100
 }

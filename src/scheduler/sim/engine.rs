@@ -1,7 +1,7 @@
-//! One engine of the modelled GPU: it runs the channels that are on its runlist in turns of its own, and
+//! One engine of the modelled GPU: it runs the channels that are on its runlist in its own time slices, and
 //! stops where work can be interrupted.
 //!
-//! What it does is the truth that the scheduler's accounting is judged by. Not modelled: prefetching of
+//! Its work is the truth against which the scheduler's accounting is checked. Not modelled: prefetching of
 //! rings, work that waits for semaphores, and contention of engines for memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

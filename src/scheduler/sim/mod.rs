@@ -3,8 +3,8 @@
 //!
 //! Nothing of [`super::Scheduler`] is replaced or left out: doorbells, samples and decisions go through it as
 //! through the aggregator's machine. Modelled are the GPU ([`engine`]) and the guests ([`load`]). So a run
-//! shows what a policy does with a load before anybody's VM has it, in seconds for hours and thousands of
-//! VMs, and the same seed gives the same run.
+//! shows a policy's effect on a load before real VMs have it, in seconds for hours and thousands of VMs. The
+//! same seed gives the same run.
 //!
 //! Not modelled: requests to the aggregator, page tables, and what carrying out a decision costs the
 //! aggregator beyond `late`.
@@ -53,7 +53,7 @@ pub enum SimError {
     },
 }
 
-/// What happens at a time.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Come(usize),
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
             .sample(self.now, &seen, &times, |channel| channels.get(&channel).map(|channel| channel.fetched));
     }
 
-    /// What engines run now, and how long they have worked if hardware counts that.
+    /// The channels that engines run now, and the engines' busy times if hardware counts them.
     fn look(&mut self) -> (Vec<Running>, Vec<(Engine, Duration)>) {
         self.advance_all();
         let seen = self.units.iter().map(|(engine, unit)| (*engine, unit.model.running())).collect();

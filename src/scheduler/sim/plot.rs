@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::report::Report;
 
-/// Lines in a picture that can be told apart. Of more VMs than that, each kind has one line.
+/// Number of lines in a picture that can be distinguished. Of more VMs than that, each kind has one line.
 const MAX_LINES: usize = 12;
 /// Width and height.
 const SIZE: (u32, u32) = (1000, 500);
@@ -54,7 +54,7 @@ fn draw(report: &Report, text: &mut String) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-/// Names and courses of what has a line of its own.
+/// Names and values of the lines.
 fn lines(report: &Report) -> Vec<(String, Vec<f64>)> {
     if report.vms.len() <= MAX_LINES {
         return report.vms.iter().map(|vm| (vm.name.clone(), vm.course.clone())).collect();

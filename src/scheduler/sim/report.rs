@@ -1,4 +1,4 @@
-//! What came of a run, and whether it is what the scenario expects.
+//! Result of a run, and the check against the scenario's expectations.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use gpuvmk_chip::Engine;
 
 /// By how much accounting may differ from the truth.
 const MAX_ACCOUNTING_ERROR: f64 = 0.02;
-/// What a VM must have used for its own accounting to be judged: chance evens out over many looks.
+/// Least use of a VM for its accounting to be judged: chance evens out over many looks.
 const JUDGED_FROM: Duration = Duration::from_secs(1);
 /// Part of its time in which a VM must have had work to count as one that always wants more.
 const BUSY: f64 = 0.95;
@@ -33,8 +33,8 @@ pub struct Report {
     /// Jain's index of the VMs that always wanted more, each measured by what it is entitled to; `None` when
     /// there are fewer than two.
     pub jain: Option<f64>,
-    /// The largest error of a VM's account against what engines really did, of those who used a second at
-    /// least; of all together when nobody did.
+    /// The largest error of a VM's account against what engines really did, of those that used at least a
+    /// second; of all together if none did.
     pub accounting_error: f64,
     /// All accounts together against all that engines did.
     pub accounting_error_total: f64,
@@ -205,7 +205,7 @@ fn problems(report: &Report, scenario: &Scenario) -> Vec<String> {
     problems
 }
 
-/// What a VM is entitled to under a policy, relative to others.
+/// A VM's entitlement under a policy, relative to others.
 fn entitled(policy: PolicyKind, share: &Share) -> f64 {
     match policy {
         PolicyKind::Weighted | PolicyKind::Credit | PolicyKind::Band => share.weight.into(),

@@ -18,13 +18,13 @@ pub struct Scenario {
     pub policy: PolicyKind,
     /// Its settings at the start.
     pub settings: Settings,
-    /// What the modelled GPU is like.
+    /// Properties of the modelled GPU.
     pub gpu: GpuModel,
     /// Steps of the picture of shares over time.
     pub window: Duration,
     /// VMs.
     pub vms: Vec<VmKind>,
-    /// What changes while they run, by time.
+    /// Changes during the run, by time.
     pub changes: Vec<Change>,
     /// What must come out.
     pub expect: Expect,
@@ -33,7 +33,7 @@ pub struct Scenario {
 /// The modelled GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuModel {
-    /// Time in which an engine works for nobody when it changes from one VM to another.
+    /// Time in which an engine does no work when it changes from one VM to another.
     pub switch: Duration,
     /// Hardware's own turns among the channels of one runlist.
     pub timeslice: Duration,
@@ -61,7 +61,7 @@ pub struct VmKind {
     pub go: Option<Duration>,
     /// What each does: one channel for each load.
     pub loads: Vec<Load>,
-    /// What part of time each is expected to use of its first load's engine, in percent.
+    /// Expected use of its first load's engine by each, in percent of time.
     pub expect: Option<f64>,
 }
 
@@ -122,11 +122,11 @@ pub struct Change {
 pub enum Changed {
     /// The policy, with its settings.
     Policy(PolicyKind, Settings),
-    /// What the VMs of a kind were granted.
+    /// A new share for the VMs of a kind.
     Share(String, Vec<ShareSetting>),
 }
 
-/// What must come out for the run to be good.
+/// Expectations that a run must meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expect {
     /// Least fairness among VMs that always want more.

@@ -33,7 +33,7 @@ pub(super) struct SimVm {
     pub done: u64,
     /// How long work waited until an engine began with it, in microseconds.
     waits: Option<Histogram<u32>>,
-    /// What engines worked for it.
+    /// Time that engines worked for it.
     pub worked: BTreeMap<Engine, Duration>,
     /// The same in each window of the run, all engines together.
     pub windows: Vec<Duration>,
@@ -118,7 +118,7 @@ impl SimVm {
         self.waited(job.started.unwrap_or(job.submitted).saturating_sub(job.submitted));
     }
 
-    /// Work of it is not done at the end. What never began has waited until now at least.
+    /// Notes work that is not done at the end. Work that never began has waited until now.
     pub fn unfinished(&mut self, job: &Job, now: Duration) {
         self.waited(job.started.unwrap_or(now).saturating_sub(job.submitted));
     }
