@@ -1,11 +1,12 @@
-//! The end of work that nobody has to be told at once.
+//! Notifications of finished work that are not needed at once.
 
 use super::InterruptInterest;
 
 /// A back that need not report every end of work when it happens.
 ///
-/// The face says what the guest's driver would notice now. What it would not notice, the back may keep until
-/// somebody asks. A message it may send by itself, once, before the face knows of its cause.
+/// The face sets the interest of the guest's driver. The back may hold back notifications that the driver
+/// would not notice, until they are asked for. If the notification would be a message, the back may send it
+/// by itself, once, before the face knows of its cause.
 pub trait Completions: Send + Sync {
     /// Says what the driver would notice now if
     /// [`EngineEvents::non_stall`](super::EngineEvents::non_stall) were called.

@@ -1,4 +1,4 @@
-//! What a back adds for a chip whose driver programs the FIFO itself.
+//! The additional calls of a back for a chip whose driver programs the FIFO itself.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct FifoState {
     pub large_pages_64k: bool,
 }
 
-/// What an engine does now, for its status register.
+/// State of an engine, for its status register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct EngineStatus {
     /// Channel whose context is loaded.
@@ -64,7 +64,8 @@ pub trait EngineBackend: Backend {
     /// What `engine` does now.
     fn engine_status(&self, engine: Engine) -> EngineStatus;
 
-    /// How long `engine` has worked since the start; what is under way counts. Zero where nobody is to know.
+    /// Busy time of `engine` since the start, including work under way. Always zero where the load of others
+    /// must stay hidden.
     fn engine_busy_time(&self, engine: Engine) -> Duration;
 
     /// The driver blocks (or allows again) the scheduling of the runlist; part of fault recovery.

@@ -1,4 +1,4 @@
-//! What a back adds for a chip whose driver asks firmware for its channels.
+//! The additional calls of a back for a chip whose driver asks firmware for its channels.
 
 use super::Backend;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
@@ -19,7 +19,7 @@ pub struct GspChannel {
     pub engines: EngineSet,
 }
 
-/// Why the back cannot have a channel or an object; the driver is told a status, and goes on.
+/// Why the back cannot have a channel or an object. The driver gets a status, and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ChannelRefusal {
     /// No channel, address space or memory left.

@@ -1,8 +1,8 @@
-//! What a driver would notice of the end of work.
+//! A driver's interest in notifications of finished work.
 
 use gpuvmk_chip::EngineSet;
 
-/// What a driver would notice if work that asked for a notification ended now.
+/// The effect on a driver if work that asked for a notification ended now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterruptInterest {
     /// Nothing: it has that interrupt masked.
@@ -10,8 +10,8 @@ pub enum InterruptInterest {
     /// Something: a level may rise.
     #[default]
     Wake,
-    /// The end of work on one of these engines would make the function send its message, and on others
-    /// nothing at all. Whoever learns of it first may send the message (see
+    /// The end of work on one of these engines would make the function send its message; on other engines it
+    /// has no effect. A process that learns of it first may send the message (see
     /// [`super::EngineEvents::message_delivered`]).
     Message(EngineSet),
 }

@@ -26,7 +26,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
-/// A memory access that has no target: outside VRAM, or a bus address that nobody mapped.
+/// A memory access that has no target: outside VRAM, or an unmapped bus address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{size} bytes at {address:?} have no target")]
 pub struct NoTarget {
@@ -58,12 +58,13 @@ pub struct VramPiece<'a> {
     pub offset: u64,
 }
 
-/// What every GPU function has behind its register face: memory, page tables, doorbells, a way back.
+/// The back of a GPU function, behind its register face: memory, page tables, doorbells, and events in
+/// return.
 ///
 /// Channel numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software
-/// GPU's). Every method may be called from any thread, and none waits for the GPU's work. What only some
-/// backs do is reached by [`Self::windows`] and [`Self::completions`]. No method has a default: a back says
-/// what becomes of each.
+/// GPU's). Every method may be called from any thread, and none waits for the GPU's work. Abilities that only
+/// some backs have are reached through [`Self::windows`] and [`Self::completions`]. No method has a default,
+/// so a back must decide about each.
 pub trait Backend: Send + Sync {
     /// Bytes of VRAM of this function.
     fn vram_size(&self) -> u64;
@@ -134,15 +135,16 @@ pub trait Backend: Send + Sync {
     /// Function reset: everything dropped, as after power-on. No access lands after it returns.
     fn reset(&self);
 
-    /// What is told where BAR3 and PRAMIN look; `None`: the back has no memory of its own for them.
+    /// The part of the back that has its own memory for BAR3 and PRAMIN, and must know their positions;
+    /// `None`: it has none.
     fn windows(&self) -> Option<&dyn Windows>;
 
-    /// What may hold the end of work back, or send a message for it by itself; `None`: it calls
-    /// [`EngineEvents::non_stall`] at once.
+    /// The part of the back that may hold back notifications of finished work, or send a message for them by
+    /// itself; `None`: it calls [`EngineEvents::non_stall`] at once.
     fn completions(&self) -> Option<&dyn Completions>;
 }
 
-/// What the back tells the face. Called from engine or link threads; never blocks for long.
+/// Events of the back for the face. Called from engine or link threads; calls never block for long.
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
     fn non_stall(&self, engine: Engine);

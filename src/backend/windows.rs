@@ -1,4 +1,4 @@
-//! Windows to memory that a back gives memory of their own.
+//! Windows to memory that have separate memory in the back.
 
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_pci::SharedMemory;
@@ -14,7 +14,7 @@ pub struct WindowTables {
     pub end: u64,
 }
 
-/// A back that has memory of its own for BAR3 and PRAMIN, so that a front end can map both for good.
+/// A back with separate memory for BAR3 and PRAMIN, so that a front end can map both for good.
 ///
 /// The face tells it where each window looks. The back sees to it that what the guest finds there is in that
 /// memory, whatever page tables or the window's register say.

@@ -5,7 +5,7 @@ use super::value;
 use crate::chip::Chip;
 use crate::host::size::show_size;
 
-/// What VRAM of vGPUs and of the software GPU must be a multiple of.
+/// Granule of the VRAM of vGPUs and of the software GPU, in bytes.
 pub(super) const VRAM_GRANULE: u64 = 16 << 20;
 
 const CHIP_ALLOWED: &str = "\"GF100\" or \"GH100\"";

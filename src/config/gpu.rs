@@ -44,7 +44,7 @@ pub enum Backend {
     Vfio {
         /// PCI address of the card.
         device: PciAddress,
-        /// What brings it up, beside what is known of its chip.
+        /// Script that brings it up, besides the driver's own steps for its chip.
         init: Option<PathBuf>,
         /// The card's VBIOS, for a card that does not show it: what brings it up may be for one VBIOS only.
         vbios: Option<PathBuf>,
@@ -73,11 +73,11 @@ pub struct GpuConfig {
     pub chip: Chip,
     /// How VMs share it.
     pub policy: PolicyKind,
-    /// What is set of that.
+    /// Settings of the policy.
     pub settings: Settings,
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
-    /// What a channel that makes no progress may cost others, and costs its VM.
+    /// Limits for channels that make no progress, and the penalties of their VMs.
     pub hang: HangLimits,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
     pub poll: Duration,
@@ -89,7 +89,7 @@ pub struct GpuConfig {
     pub vms: Option<Vec<VmEntry>>,
     /// Socket at which the schedule is recorded.
     pub recorder: Option<SocketSpec>,
-    /// What the aggregator gives up.
+    /// Mode of the aggregator's jail.
     pub jail: Mode,
 }
 
@@ -162,7 +162,7 @@ fn default_poll() -> Duration {
     if to_spare() { Duration::from_millis(1) } else { Duration::from_micros(200) }
 }
 
-/// User that nobody's files belong to.
+/// The user `nobody`, who owns no files.
 const NOBODY: u32 = 65_534;
 
 const ONLY_RM: &str = "belongs to `backend = \"rm\"`";
@@ -187,7 +187,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         Some(Kind::Rm) => rm(reader),
         Some(Kind::Vfio) => vfio(reader),
         None => {
-            // All keys are known, and are checked as far as they can be.
+            // All keys are known, and are checked where that is possible.
             chip::read(reader, Chip::Gf100);
             soft_vram(reader, None);
             preemption(reader);

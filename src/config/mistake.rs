@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, in words that name the place and the remedy.
+//! Mistakes in a configuration file, in words that name the place and the remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Reads the keys of a TOML table one by one, collects every mistake with its line, and knows in the end
-//! which keys nobody asked for.
+//! Reads the keys of a TOML table one by one, collects every mistake with its line, and reports unknown keys
+//! at the end.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -182,7 +182,7 @@ impl<'a, 't> TableReader<'a, 't> {
         self.mistake(span, key, problem, allowed);
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were not read.
     pub(super) fn finish(self) {
         for (key, value) in self.table {
             if self.known.contains(key.get_ref().as_ref()) {

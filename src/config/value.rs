@@ -95,7 +95,7 @@ pub(super) fn jail(reader: &mut TableReader<'_, '_>) -> Option<Mode> {
     reader.defaulted("jail", Mode::default(), allowed, |v| word(v, &Mode::WORDS))
 }
 
-/// The key `poll`: how long to look for news before sleeping. `None` when it is wrong.
+/// The key `poll`: how long to poll before sleeping. `None` when it is wrong.
 pub(super) fn poll(reader: &mut TableReader<'_, '_>, usual: Duration) -> Option<Duration> {
     let usual = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX);
     let allowed = "a whole number of microseconds from 0 to 10000";
@@ -142,7 +142,7 @@ pub(super) fn socket(reader: &mut TableReader<'_, '_>) -> Option<SocketSpec> {
 /// A user, by name or number.
 pub(super) fn user(value: &DeValue<'_>) -> Result<String, String> {
     if value.as_integer().is_some() {
-        // The last number is nobody's.
+        // The last number is no user's.
         return integer(value, 0, u64::from(u32::MAX - 1)).map(|number| number.to_string());
     }
     let name = string(value).map_err(|_| wrong_type(value, "the name or number of a user"))?;

@@ -38,19 +38,19 @@ pub struct VmConfig {
     pub poll: Duration,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
-    /// What the guest may cost the host.
+    /// Limits of the guest's cost for the host.
     pub limits: VmLimits,
     /// A trace from the start on.
     pub trace: Option<TraceFile>,
     /// Socket at which operators record while the VM works.
     pub recorder: Option<SocketSpec>,
-    /// What the device back end gives up.
+    /// Mode of the device back end's jail.
     pub jail: Mode,
 }
 
-/// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device once it
-/// has mapped one of its regions, doorbells too: of a GH100 a page of registers is mapped anyway, a GF100's
-/// submissions would take twice as long.
+/// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device,
+/// doorbells too, once it has mapped one of its regions. A GH100 has a mapped page of registers anyway. A
+/// GF100 has none, and its submissions would take twice as long.
 fn usual_bar3(chip: Option<Chip>) -> Bar3 {
     match chip {
         Some(Chip::Gh100) => Bar3::WherePossible,
@@ -115,7 +115,7 @@ impl VmConfig {
 pub struct TraceFile {
     /// Path of the file.
     pub path: PathBuf,
-    /// What is wanted in it.
+    /// The filter of its entries.
     pub filter: Filter,
 }
 

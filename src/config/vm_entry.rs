@@ -1,5 +1,5 @@
-//! The `[[vm]]` sections of a GPU's file: which VMs may come, who may say that it is one of them, and how
-//! much each may have at most. Where there is one, nobody else comes.
+//! The `[[vm]]` sections of a GPU's file: which VMs may be admitted, which users may be one of them, and how
+//! much each may have at most. Where there is one, no other VM is admitted.
 
 use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;

@@ -76,7 +76,7 @@ impl VmFile {
         }
     }
 
-    /// What the process gives up.
+    /// Mode of the process's jail.
     pub fn jail(&self) -> Mode {
         match self {
             Self::Part(vm) => vm.jail,

@@ -29,14 +29,14 @@ pub struct WholeCardConfig {
     pub trace: Option<TraceFile>,
     /// Socket at which operators record while the VM works.
     pub recorder: Option<SocketSpec>,
-    /// What the device back end gives up.
+    /// Mode of the device back end's jail.
     pub jail: Mode,
 }
 
 /// The key that tells such a file from others.
 pub(super) const CARD: &str = "card";
 
-/// What only a part of a GPU has.
+/// Keys that only a part of a GPU has.
 const OF_PARTS: [&str; 11] =
     ["gpu", "chip", "vram", "channels", "bar3", "weight", "cap", "fixed", "period", "budget", "limits"];
 
@@ -54,7 +54,7 @@ impl WholeCardConfig {
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let has_trace = reader.has("trace");
-        // Whose registers they are, nobody knows before the card is open.
+        // The chip is not known before the card is open.
         let trace = reader.table("trace", |reader| traces(reader, None));
         let jail = value::jail(reader);
         if !whole || (has_socket && socket.is_none()) || (has_trace && trace.is_none()) {

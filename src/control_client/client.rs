@@ -44,7 +44,7 @@ pub enum ControlError {
     Answer {
         /// The answer.
         line: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The answer has neither a result nor an error.
@@ -60,7 +60,7 @@ pub enum ControlError {
     Status {
         /// The state.
         shown: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The aggregator refuses the call, and says why.
@@ -69,7 +69,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// Whether there is no socket, or nobody who listens at it.
+    /// True if there is no socket, or no listener at it.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Connect { source, .. }
             if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
@@ -79,7 +79,7 @@ impl ControlError {
 /// The state of the aggregator whose control socket is at `path`.
 ///
 /// # Errors
-/// Nobody answers, or the answer is no status.
+/// There is no answer, or it is no status.
 pub fn status(path: &Path) -> Result<Status, ControlError> {
     let answer = call(path, "status", &json!({}))?;
     serde_json::from_value(answer.clone())
@@ -89,7 +89,7 @@ pub fn status(path: &Path) -> Result<Status, ControlError> {
 /// Calls a method of the aggregator whose control socket is at `path`; returns the result.
 ///
 /// # Errors
-/// Nobody answers within five seconds, or the aggregator refuses the call.
+/// There is no answer within five seconds, or the aggregator refuses the call.
 pub fn call(path: &Path, method: &str, params: &Value) -> Result<Value, ControlError> {
     let silent = |source| ControlError::Silent { path: path.to_owned(), source };
     let mut stream = open(path).map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
@@ -114,8 +114,8 @@ pub fn call(path: &Path, method: &str, params: &Value) -> Result<Value, ControlE
         .ok_or_else(|| ControlError::NoResult { method: method.to_owned(), line })
 }
 
-/// Connects. The limit for writing is set before, because Linux keeps to it also where the aggregator accepts
-/// nobody.
+/// Connects. The limit for writing is set before, because Linux applies it also while the aggregator accepts
+/// no connection.
 fn open(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -1,4 +1,4 @@
-//! What an aggregator says of the physical GPU.
+//! Status of the physical GPU.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct GpuStatus {
     pub vram_free: u64,
     /// Channels for tenants.
     pub channels: u16,
-    /// Channels not granted to anybody.
+    /// Number of channels that are not granted.
     pub channels_free: u16,
     /// Scheduling policy.
     pub policy: Word,
@@ -28,7 +28,7 @@ pub struct GpuStatus {
     pub slice_us: Option<u64>,
     /// Period of credit in microseconds, if it is set.
     pub period_us: Option<u64>,
-    /// What it costs the card and the host, if the GPU is a card that the aggregator programs itself.
+    /// Costs of the card's use, if the GPU is a card that the aggregator programs itself.
     pub card: Option<CardStatus>,
     /// How VRAM is zeroed.
     pub scrub: ScrubStatus,
@@ -36,7 +36,7 @@ pub struct GpuStatus {
     pub late_ns: Times,
     /// How long the thread that owns the GPU was at each kind of thing at a time.
     pub steps: StepTable,
-    /// What connections that are no VMs did that no honest device backend does: they were refused.
+    /// Number of protocol violations of unadmitted connections, which were refused.
     pub strangers_refused: u64,
     /// An operator admits no more VMs.
     pub draining: bool,
@@ -67,7 +67,7 @@ pub struct TypeStatus {
     pub description: String,
 }
 
-/// What its driver costs a card, and the host.
+/// Costs of a card's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardStatus {
@@ -113,7 +113,7 @@ pub struct ScrubFigures {
     /// Time that it took, in nanoseconds.
     #[serde(default)]
     pub processor_ns: u64,
-    /// Bytes that nobody had touched since they were zero.
+    /// Bytes that were untouched since they were zero.
     #[serde(default)]
     pub untouched_bytes: u64,
     /// Places that were marked before the copy engine worked, and read back afterwards.
@@ -143,9 +143,8 @@ pub struct Departures {
     pub last_ms: u64,
     /// The longest, in milliseconds.
     pub longest_ms: u64,
-    /// Time in which they had work for an engine that was not done, of all of them together, in microseconds:
-    /// what the tenants that are there had wanted of the GPU is only a part of what those that stayed had to
-    /// share it with.
+    /// Time in which they had unfinished work for an engine, summed over all of them, in microseconds. The
+    /// present tenants' numbers do not include it, though they had to share the GPU with these.
     pub wanted_us: u64,
 }
 
@@ -176,7 +175,7 @@ pub struct GuestStatus {
     pub name: String,
     /// Whose back end may be it, if it is a user's.
     pub uid: Option<u32>,
-    /// It has a socket of its own.
+    /// True if it has its own socket.
     #[serde(default)]
     pub own_socket: bool,
     /// Most VRAM, in bytes.

@@ -1,9 +1,9 @@
 //! The client of an aggregator's control socket, and the schema of what the aggregator says of itself.
 //!
 //! The aggregator fills in a [`Status`] and serialises it. `gpuvmk status`, `ls`, `top`, `metrics` and
-//! `apply`, and the laboratory, read the same type back through [`status`](fn@status). What an aggregator of
-//! an older version does not say yet has its default value; what one of a newer version says beyond this
-//! schema is ignored.
+//! `apply`, and the laboratory, read the same type back through [`status`](fn@status). Fields that an older
+//! aggregator does not send have their default values; fields of a newer one that this schema lacks are
+//! ignored.
 
 mod client;
 mod figures;

@@ -1,4 +1,4 @@
-//! What an aggregator says of one tenant.
+//! Status of one tenant.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct TenantStatus {
     pub wanting_ms: u64,
     /// What it was granted.
     pub share: Option<ShareStatus>,
-    /// What it got and waited for, by engine.
+    /// Its use and waits, by engine.
     pub engines: Vec<EngineStatus>,
     /// Engine accesses that left the tenant's own memory, where hardware can tell (must be 0).
     pub foreign_accesses: Option<u64>,
@@ -79,7 +79,7 @@ pub struct TenantStatus {
     /// Times that memory of the tenant's own could not be mapped: for reading only, cut off, or not to be
     /// pinned.
     pub unmappable: u64,
-    /// Pages of its memory that could not be had, or that nobody had filled, when an engine met them.
+    /// Pages of its memory that were missing or not allocated when an engine accessed them.
     pub lost_pages: u64,
     /// Number of address-space updates.
     pub updates: u64,
@@ -123,7 +123,7 @@ pub struct EngineStatus {
     pub true_us: Option<u64>,
 }
 
-/// Who decided that a vGPU is in fail-safe state.
+/// The side that decided that a vGPU is in fail-safe state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecidedBy {

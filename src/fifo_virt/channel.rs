@@ -21,7 +21,7 @@ use gpuvmk_chip::{EngineSet, PhysicalAddress};
 pub struct Placed {
     /// The guest's instance block.
     pub instance: PhysicalAddress,
-    /// What it said when it was read last.
+    /// Its content when it was read last.
     pub block: InstanceBlock,
 }
 
@@ -60,7 +60,7 @@ pub enum Channel {
     Faulted(Placed),
 }
 
-/// What happens to a channel.
+/// An action on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The driver bound it to an instance block.
@@ -77,7 +77,7 @@ pub enum Input {
     Refused,
 }
 
-/// What the host side must do, in order.
+/// A step of the host side, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Create the host channel.

@@ -64,7 +64,7 @@ impl Lines {
     }
 }
 
-/// What of an object copies.
+/// How an object copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Object {
     /// Nothing.
@@ -267,7 +267,7 @@ impl CopyMeter {
         }
     }
 
-    /// What a launch of a GH100's copy engine writes.
+    /// Bytes that a launch of a GH100's copy engine writes.
     fn launch_bytes(&self, launch: u32) -> u64 {
         if !copy::LAUNCH_DMA::DATA_TRANSFER_TYPE.is_set(launch)
             || self.render_enable == copy::SET_RENDER_ENABLE_C::MODE::FALSE
@@ -290,7 +290,7 @@ impl CopyMeter {
     }
 }
 
-/// What is behind a GH100 channel's subchannels before it binds anything.
+/// The objects of a GH100 channel's subchannels before it binds any.
 fn hopper_objects(engines: EngineSet) -> [Object; 8] {
     let mut objects = [Object::Other; 8];
     let copy = engines.engines().find(|engine| matches!(engine, Engine::Copy(_)));

@@ -23,7 +23,7 @@ pub const INSTANCE_BYTES: usize = 0x250;
 /// Where the context pointers begin in it; the last of them ends it.
 pub const CONTEXTS_START: usize = 0x210;
 
-/// What a guest's instance block says, checked.
+/// Content of a guest's instance block, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceBlock {
     /// Page directory of the channel's address space, a multiple of 4 KiB.
@@ -38,7 +38,7 @@ pub struct InstanceBlock {
     pub engines: EngineSet,
 }
 
-/// What is wrong with an instance block.
+/// Why an instance block is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstanceError {
     /// It is not all in the guest's memory.

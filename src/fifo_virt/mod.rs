@@ -1,8 +1,8 @@
 //! Guest channels: what a guest's instance blocks, runlists and channel-table writes say, read once, checked,
 //! and turned into what the host side must do.
 //!
-//! Nothing that is read here reaches hardware: the host channel has an instance block of its own. Everything
-//! is pure; the room above reads guest memory and talks to the aggregator.
+//! Nothing that is read here reaches hardware: the host channel has its own instance block. Everything is
+//! pure; the room above reads guest memory and talks to the aggregator.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

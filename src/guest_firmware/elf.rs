@@ -11,7 +11,7 @@ const SHF_STRINGS: u32 = 0x20;
 /// image.
 pub(super) const FMC_FLAGS: u32 = 0xfff0_0102;
 
-/// What a section's contents are aligned to in the file.
+/// Alignment of a section's contents in the file, in bytes.
 const ALIGNMENT: usize = 16;
 
 /// The width of the file's addresses.

@@ -2,7 +2,7 @@
 
 use super::elf::{self, Class, FMC_FLAGS, Section};
 
-/// What anybody sees who looks inside.
+/// Text for readers of the file.
 const NOTE: &[u8] = b"gpuvmk: stands in for GSP firmware; the virtual GPU plays the firmware itself\n";
 
 /// A page: nouveau describes the GSP image to the chip page by page, so that it needs at least one.

@@ -1,4 +1,4 @@
-//! An order to end: once it is given, whoever waits for another process by it stops waiting at once.
+//! An order to end. Once it is given, threads that wait for another process through it stop waiting at once.
 //!
 //! It stays given. Not for signal handlers: give it from a thread that waits for signals.
 
@@ -24,7 +24,7 @@ pub struct Cancel(Option<Arc<Shared>>);
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// What was waited for is there, or its other side is gone.
+    /// The descriptor is ready, or its other side is gone.
     Ready,
     /// The order was given.
     Cancelled,

@@ -1,21 +1,21 @@
-//! Whether others want the processor of a thread that looks for news instead of sleeping, and offers it to
-//! them between two looks.
+//! Detects whether other threads want the processor of a thread that polls, and yields it to them between two
+//! looks.
 //!
-//! Whoever takes it may need it for long. When nothing has come meanwhile, nobody has lost anything by that.
-//! When something has come, it may have waited for the processor. Where that is more than three quarters of
-//! the time of looking, looking is no use, and the thread sleeps at once, for more and more news. (One other
-//! thread has half of it, as is fair: that may be the very guest whose news are looked for.) Time comes from
-//! the caller.
+//! Another thread may keep the processor for long. If no event came meanwhile, nothing is lost. An event that
+//! came had to wait for the processor. If such waits are more than three quarters of the polling time,
+//! polling is useless, and the thread sleeps at once, for more and more events. (One other thread gets half
+//! of the time, as is fair: it may be the very guest whose events are polled for.) Time comes from the
+//! caller.
 
 use std::time::Duration;
 
-/// Two looks are further apart than this only if somebody else had the processor in between.
+/// Two looks are further apart than this only if another thread had the processor in between.
 const PUT_OFF: Duration = Duration::from_micros(20);
 /// So much of the time of looking is weighed at a time: for several ticks, after which the kernel has put
 /// threads on the processors that are free.
 const WEIGHED: Duration = Duration::from_millis(20);
-/// News that are waited for asleep after others had the processor for more than three quarters of that: the
-/// first time, and at most.
+/// Number of events that are waited for asleep after others had the processor for too long: the first time,
+/// and at most.
 const REST: (u32, u32) = (256, 1 << 12);
 
 /// For how long others had the processor, where two looks are so far apart.
@@ -29,7 +29,7 @@ pub struct Contention {
     /// Time spent looking since it was weighed, and how much of it others had the processor.
     looked: Duration,
     away: Duration,
-    /// News to be waited for asleep.
+    /// Number of events that are still to be waited for asleep.
     rest: u32,
     /// How many those will be the next time.
     next_rest: u32,
@@ -42,8 +42,8 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// The thread has looked for so long, others having had the processor for `put_off` before the last look,
-    /// and found news or not. True when it should not look for a while.
+    /// Notes a poll of length `looked` that found an event or not. Others had the processor for `put_off`
+    /// before the last look. True when the thread should not poll for a while.
     pub fn looked(&mut self, looked: Duration, put_off: Duration, found: bool) -> bool {
         if found {
             self.weigh(looked, put_off)
@@ -69,12 +69,12 @@ impl Contention {
         crowded
     }
 
-    /// Whether the next news are to be waited for asleep.
+    /// True while the next event is to be waited for asleep.
     pub const fn is_resting(&self) -> bool {
         self.rest > 0
     }
 
-    /// News came: true if the next are to be waited for asleep.
+    /// Notes an event. True if the next one is to be waited for asleep.
     pub fn rests(&mut self) -> bool {
         let rests = self.is_resting();
         self.rest = self.rest.saturating_sub(1);

@@ -1,5 +1,4 @@
-//! What the host gives a process: descriptors and their end, sockets, processors, signals, and the manager
-//! that started it.
+//! Services of the host: closing descriptors, sockets, processors, signals, and the service manager.
 //!
 //! Nothing here knows of GPUs.
 

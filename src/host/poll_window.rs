@@ -1,6 +1,6 @@
-//! How long a thread looks for news before it sleeps. As KVM's halt polling does, the time adapts: news that
-//! come soon make it longer, news that do not come soon end the looking, so that who is idle, or waits for
-//! long work, costs nothing. Time comes from the caller.
+//! How long a thread polls before it sleeps. As in KVM's halt polling, the time adapts: events that come soon
+//! make it longer, and late ones end the polling. So an idle thread, or one that waits for long work, costs
+//! nothing. Time comes from the caller.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ impl PollWindow {
         Self { most, now: Duration::ZERO }
     }
 
-    /// How long to look for the next news.
+    /// How long to poll for the next event.
     pub const fn time(&self) -> Duration {
         self.now
     }
 
-    /// News came so long after the last ones were dealt with.
+    /// Notes the time from the end of the last event's handling to the next event.
     pub fn waited(&mut self, time: Duration) {
         self.now = if time > self.most {
             Duration::ZERO

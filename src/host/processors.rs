@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.
+/// True where a thread may poll instead of sleeping, without taking a CPU from a guest.
 pub fn to_spare() -> bool {
     // Asked once: the answer comes from files, which a daemon in its jail cannot read any more.
     static SPARE: OnceLock<bool> = OnceLock::new();

@@ -1,15 +1,15 @@
 //! The reaper: ends what belongs to others, on threads that may wait.
 //!
-//! The last `close` of a file, and the last `munmap`, do what the file's kind takes: free gigabytes of
-//! memory, wait for a connection to send what it still has, ask a server. A thread that serves everybody must
-//! not do that for somebody. It gives such things up here instead ([`give_up`]): that is a message to another
-//! thread, and nothing is closed, unmapped or waited for.
+//! The last `close` of a file, and the last `munmap`, may take long: they free gigabytes of memory, wait for
+//! a connection to send its data, or ask a server. A thread that serves all tenants must not do that for one.
+//! It gives such things up here instead ([`give_up`]): that is a message to another thread, and nothing is
+//! closed, unmapped or waited for.
 //!
-//! Each [`Account`] (a VM, or a user who is no VM yet) has a queue of its own, and at most one thread at a
-//! time works on it, so a thing that takes long holds up things of its own account only. Threads start on
-//! demand, end when there is nothing to do for a while, and are at most [`MAX_THREADS`]. What an account has
-//! given up and is not ended yet is its [`Account::backlog`]: whoever takes new things in its name looks at
-//! that first.
+//! Each [`Account`] (a VM, or a user who is no VM yet) has its own queue, and at most one thread at a time
+//! works on it. So a thing that takes long holds up things of its own account only. Threads start on demand,
+//! end when there is nothing to do for a while, and are at most [`MAX_THREADS`]. The things that an account
+//! has given up and that are not closed yet are its [`Account::backlog`]. Check it before taking new things
+//! in the account's name.
 //!
 //! Where no reaper was started ([`start`]), things end where they are given up: in a device back end, which
 //! serves one VM, in tests.
@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Something to be ended by dropping it.
 type Thing = Box<dyn Any + Send>;
 
-/// What comes of work that somebody else does.
+/// The result of work on another thread, once it is done.
 #[derive(Debug)]
 pub struct Pending<T>(Arc<OnceLock<T>>);
 
@@ -59,7 +59,7 @@ impl<F: FnOnce()> Drop for Later<F> {
     }
 }
 
-/// What is sent to the reaper's first thread.
+/// A message to the reaper's first thread.
 type Parcel = (Account, Thing);
 
 /// The way to the reaper; unset where there is none.
@@ -109,8 +109,7 @@ impl Account {
         }
     }
 
-    /// Has work done that may take long, in this account's name, by whoever ends things; at once where there
-    /// is no reaper.
+    /// Does long work on a reaper's thread, in this account's name; at once where there is no reaper.
     pub fn later<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
         let outcome = Arc::new(OnceLock::new());
         let told = Arc::clone(&outcome);
@@ -118,7 +117,7 @@ impl Account {
         Pending(outcome)
     }
 
-    /// What is given up meanwhile on this thread counts as this account's.
+    /// Runs `work`. Things that this thread gives up meanwhile are charged to this account.
     pub fn charge<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = CHARGED.replace(Some(self.clone()));
         let result = work();
@@ -173,7 +172,7 @@ impl<T: Any + Send> Reaped<T> {
         self.thing.as_ref()
     }
 
-    /// The thing, for somebody else to end.
+    /// Takes the thing out; the caller drops it.
     pub fn take(mut self) -> Option<T> {
         self.thing.take()
     }
@@ -235,8 +234,8 @@ fn spawn_worker(team: &Arc<Team>) -> io::Result<()> {
     Ok(())
 }
 
-/// The first thread: hands each thing to its account's queue, and sees to it that somebody works on that.
-/// Ends nothing itself.
+/// The first thread: puts each thing into its account's queue, and makes sure that a thread works on that.
+/// Drops nothing itself.
 fn distribute(parcels: &Receiver<Parcel>, team: &Arc<Team>) {
     for (account, thing) in parcels {
         let idle = {

@@ -1,8 +1,8 @@
-//! What a service manager is told (sd_notify(3)): that a daemon is ready, what it does, that it ends, that it
-//! lives. And the socket that it may have made for a daemon (sd_listen_fds(3)).
+//! Messages to a service manager (sd_notify(3)): that a daemon is ready, its status, that it ends, that it
+//! lives. And the socket that the manager may have made for a daemon (sd_listen_fds(3)).
 //!
 //! The socket is opened before the jail, and messages are plain writes, which every thread may make. Without
-//! a manager nothing is told.
+//! a manager nothing is sent.
 
 use std::env;
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ impl Manager {
 
     fn tell(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
-        // Nobody else is there to be told that the manager cannot be.
+        // A failure to reach the manager can be reported nowhere else.
         if let Err(error) = rustix::io::write(socket, message.as_bytes()) {
             log::debug!("the service manager was not told: {error}");
         }
@@ -83,7 +83,7 @@ impl Manager {
 /// The socket on which the manager has listened for this process until now; none where it has none for it.
 ///
 /// # Errors
-/// There are several, and nobody says which is for whom.
+/// There are several, and it is unclear which is which.
 pub fn listener() -> Result<Option<RawFd>, SeveralSockets> {
     let of = |name| env::var(name).ok();
     listener_of(of("LISTEN_PID").as_deref(), of("LISTEN_FDS").as_deref(), std::process::id())
@@ -98,7 +98,7 @@ pub struct SeveralSockets(String);
 const FIRST: RawFd = 3;
 
 fn listener_of(pid: Option<&str>, count: Option<&str>, own: u32) -> Result<Option<RawFd>, SeveralSockets> {
-    // What a parent left in the environment is not meant for this process.
+    // Variables that a parent left in the environment are not meant for this process.
     match (pid.and_then(|pid| pid.parse::<u32>().ok()), count) {
         (Some(pid), Some("1")) if pid == own => Ok(Some(FIRST)),
         (Some(pid), Some(count)) if pid == own => Err(SeveralSockets(count.to_owned())),
@@ -106,7 +106,7 @@ fn listener_of(pid: Option<&str>, count: Option<&str>, own: u32) -> Result<Optio
     }
 }
 
-/// The first line of a text: a second one would be an assignment of its own.
+/// The first line of a text: a second one would be another assignment.
 fn line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

@@ -1,8 +1,10 @@
-//! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before
-//! anybody can connect, never taking the place of a living server or of anything that is not a dead server's
-//! socket, and removed when their server ends. What another user left there stays, and whoever connects looks
-//! whose server it is. Servers that start at the same time take turns by a lock on the folder. Or given by a
-//! manager as a descriptor: used as it is, and left.
+//! Listening Unix sockets, of every server here.
+//!
+//! A socket at a path gets its owner and permissions before any process can connect. It never replaces a
+//! living server's socket, nor anything that is not a dead server's socket, and is removed when its server
+//! ends. Another user's leftover stays, and clients check whose server it is. Servers that start at the same
+//! time take turns by a lock on the folder. A socket that a manager gives as a descriptor is used as it is,
+//! and left.
 
 mod error;
 mod guard;
@@ -96,7 +98,7 @@ impl Listener {
         Self { guard: Arc::new(guard), ..self }
     }
 
-    /// Who may be served here.
+    /// The guard that judges clients.
     pub fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }
@@ -114,8 +116,8 @@ impl Listener {
         Ok(Self { socket: self.socket.try_clone()?, guard: Arc::clone(&self.guard), _made: None })
     }
 
-    /// Accepts a client whom the [`Guard`] lets in; `None` when none waits, one gave up, or one was turned
-    /// away, who is told `farewell` and closed.
+    /// Accepts a client that the [`Guard`] lets in. `None` when none waits, one gave up, or one was refused;
+    /// a refused client gets `farewell` and is closed.
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -126,8 +128,8 @@ impl Listener {
         self.guard.accept(&self.socket, farewell)
     }
 
-    /// Accepts a client, whoever it is: for the one thread that closes nothing itself. `None` when none waits
-    /// (or one gave up).
+    /// Accepts any client, for the one thread that closes nothing itself. `None` when none waits (or one gave
+    /// up).
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -158,12 +160,11 @@ impl Drop for MadeSocket {
     }
 }
 
-/// Connects to a server at a path, of somebody who may have one there: root, this user, or the owner of the
-/// folder. (Anybody may make a socket in a folder like `/tmp`, and whoever connects would hand it a guest's
-/// memory.)
+/// Connects to a server at a path. The server must be root's, this user's, or the folder owner's. (Any user
+/// may make a socket in a folder like `/tmp`, and a client would hand it a guest's memory.)
 ///
 /// # Errors
-/// None is there, it does not let us in, or it is somebody else's.
+/// None is there, it does not let us in, or it is another user's.
 pub fn connect_trusted(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = connect(path, kind)?;
     let server = Credentials::of(&socket)?.uid;

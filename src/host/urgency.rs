@@ -1,17 +1,18 @@
 //! How soon the kernel runs threads that others wait for, while others keep the processors busy.
 //!
 //! The aggregator's thread works for some microseconds at a time, and all VMs wait when it is late: turns get
-//! longer than they should, and less is known of who used them. So it asks for two things. Linux 6.12 and
-//! later take a wish for the length of a time slice (`sched_setattr(2)`, `sched_runtime` of a normal thread):
-//! one that runs briefly has its turn earlier, and no more in all; older kernels ignore it. And a nice value
-//! below zero where that is allowed (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Timers are not put
-//! off for it either.
+//! too long, and samples of their use too rare. So it asks for two things. One is a short time slice, which
+//! Linux 6.12 and later take (`sched_setattr(2)`, `sched_runtime` of a normal thread): such a thread gets its
+//! turn earlier, but not more time in all. Older kernels ignore it. The other is a nice value below zero
+//! where that is allowed (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Its timers have no slack
+//! either.
 //!
-//! A back end's threads ask for short slices alone: a guest's processor stands still until its register
-//! access is answered, and without them a thread that is woken up beside one that computes waits for the end
-//! of a tick (4 ms with 250 a second). They are one VM's, so no other VM's threads are to be less urgent than
-//! they. The aggregator's slices are shorter than theirs, so that it takes the processor from a back end that
-//! has just rung for it: the kernel prefers the shorter slice, and of two equal ones the thread that runs.
+//! A back end's threads ask for short slices only. A guest's processor stands still until its register access
+//! is answered, and without short slices a thread that wakes beside a computing one waits for the end of a
+//! tick (4 ms with 250 a second). They belong to one VM, so they must not be more urgent than other VMs'
+//! threads. The aggregator's slices are shorter than theirs, so that it takes the processor from a back end
+//! that has just rung its doorbell: the kernel prefers the shorter slice, and of two equal ones the thread
+//! that runs.
 
 #![allow(unsafe_code, reason = "no crate wraps sched_setattr(2)")]
 
@@ -22,7 +23,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getpriority_process, getrlimit, setrlimit};
 use rustix::thread::set_current_timer_slack;
 
-/// What a back end asks for, and the aggregator: the kernel takes slices of 0.1 to 100 ms.
+/// Slice of a back end's threads. The kernel takes slices of 0.1 to 100 ms.
 const BRIEF: Duration = Duration::from_micros(200);
 const SHORTEST: Duration = Duration::from_micros(100);
 const NICE: i32 = -10;
@@ -41,8 +42,8 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Lets this process's threads become urgent after it has given up its capabilities; for who has some. Others
-/// may have got the limit from whoever started them.
+/// Lets this process's threads become urgent after it has given up its capabilities. Needs a capability; a
+/// process without may have got the limit from its parent.
 pub fn allow() {
     let most = u64::try_from(20 - NICE).ok();
     let now = getrlimit(Resource::Nice);
@@ -57,7 +58,7 @@ pub fn allow() {
 /// # Errors
 /// The kernel refuses even short slices: the thread is as it was.
 pub fn raise() -> io::Result<i32> {
-    // It is set together with the slice: whoever started us may have chosen less still.
+    // It is set together with the slice: the parent may have chosen a lower one.
     let before = getpriority_process(None)?;
     let urgent = before.min(NICE);
     set_current_timer_slack(NonZeroU64::new(1))?;

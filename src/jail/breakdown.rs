@@ -1,9 +1,9 @@
 //! A panic: one line in the log, and for most threads the end of their process.
 //!
 //! A panic is a defect. A process that goes on without the thread that owns the GPU, serves QEMU or delivers
-//! interrupts would leave its guests waiting for ever; one that ends is noticed by everybody at once: QEMU or
-//! the back ends see their connection close, and a manager starts it again. Threads without which guests lose
-//! nothing just end.
+//! interrupts would leave its guests waiting for ever; one that ends is noticed at once: QEMU or the back
+//! ends see their connection close, and a manager starts it again. Threads without which guests lose nothing
+//! just end.
 
 use super::Role;
 use super::violation;

@@ -15,10 +15,10 @@ use landlock::{
 
 use super::error::JailError;
 
-/// What is wanted of the kernel: all that it may know.
+/// The Landlock version that is asked for: the newest.
 const WANTED: ABI = ABI::V9;
 
-/// What a process may still do below a path.
+/// A right that a process keeps below a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRight {
     /// A folder, or a file.
@@ -78,7 +78,7 @@ pub(super) fn confine(rights: &[PathRight]) -> Result<Confinement, JailError> {
     for PathRight { path, right } in rights {
         match PathFd::new(path) {
             Ok(place) => rules = rules.add_rule(PathBeneath::new(place, right.access()))?,
-            // What is not there, or not for us, cannot be reached either.
+            // A path that is missing, or not accessible, cannot be reached either.
             Err(PathFdError::OpenCall { source, .. })
                 if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
             {

@@ -5,14 +5,14 @@
 //! make a few dozen kinds of system calls; any other ends the process. The aggregator, which is trusted, gets
 //! the least it needs as well.
 //!
-//! Order, in a daemon: [`prepare`] first of all; then what needs files (configuration, sockets, trace, the
-//! GPU's nodes); [`confine`], while there is one thread; then threads, each of which calls [`enter`] first;
-//! the main thread calls it last, before the first byte of a client is read. Where nothing is confined
-//! (tests, other commands), [`enter`] only notes the role. After [`prepare`], a panic ends the process,
-//! unless its thread can be done without (`breakdown`).
+//! Order, in a daemon: [`prepare`] first of all; then the steps that need files (configuration, sockets,
+//! trace, the GPU's nodes); [`confine`], while there is one thread; then threads, each of which calls
+//! [`enter`] first. The main thread calls it last, before the first byte of a client is read. Where nothing
+//! is confined (tests, other commands), [`enter`] only notes the role. After [`prepare`], a panic ends the
+//! process, unless its thread can be done without (`breakdown`).
 //!
-//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and
-//! `tests/jail_census.rs` finds entries that nobody needs.
+//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and `tests/jail_census.rs` finds entries
+//! that are not needed.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -41,7 +41,7 @@ pub use self::mode::Mode;
 pub use self::role::{Drives, Role};
 pub use self::rule::{Condition, Rule, Test};
 
-/// What a daemon may still have after [`confine`].
+/// Rights and limits of a daemon after [`confine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Files.

@@ -1,4 +1,5 @@
-//! What a process gives up beside system calls and files: capabilities, limits, inherited descriptors.
+//! Privileges that a process gives up beside system calls and files: capabilities, limits, inherited
+//! descriptors.
 
 #![allow(unsafe_code, reason = "closing descriptors by number and masking signals have no safe form")]
 
@@ -8,7 +9,7 @@ use std::os::fd::RawFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// Has nobody look for symbols when the heap is full: that opens files, and would hide what happened. To be
+/// Disables the search for symbols when the heap is full: that opens files, and would hide the cause. Must be
 /// called before the process has threads.
 pub(super) fn forget_backtraces() {
     for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {

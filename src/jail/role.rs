@@ -5,7 +5,7 @@ use std::fmt;
 use super::rule::Rule;
 use super::tables::{aggregator, common, device, vmm};
 
-/// What a process drives beside what all do; some of its threads need more for it.
+/// The hardware or machine that a process drives; some of its threads need more rights for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drives {
     /// Nothing.
@@ -21,7 +21,7 @@ pub enum Drives {
     MachineWithCard,
 }
 
-/// What a thread does, and so which system calls it may make.
+/// Role of a thread, which decides the system calls that it may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Role {
@@ -37,7 +37,7 @@ pub enum Role {
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
     Trace,
-    /// Device back end, aggregator: serves whoever records while VMs work.
+    /// Device back end, aggregator: serves clients that record while VMs work.
     Recorder,
     /// Every daemon: waits for SIGTERM.
     Signals,
@@ -283,7 +283,7 @@ impl Role {
         }
     }
 
-    /// What a filter does with a call of these arguments (in the role's thread, now).
+    /// True if a filter allows a call with these arguments (in the role's thread, now).
     pub fn allows(self, number: i64, arguments: &[u64]) -> bool {
         self.rules().any(|rule| rule.matches(number, arguments))
     }

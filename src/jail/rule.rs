@@ -1,11 +1,11 @@
-//! What one entry of a filter says: a system call, what its arguments must be, and why a thread makes it.
+//! One entry of a filter: a system call, conditions of its arguments, and why a thread makes it.
 //!
 //! Arguments are compared by their lower 32 bits: all that are compared here are `int`s and flags, whose
 //! upper half the kernel ignores. Memory that an argument points to cannot be looked at.
 
 use std::fmt;
 
-/// What an argument must be.
+/// Condition of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// This value.
@@ -74,7 +74,7 @@ pub struct Rule {
     pub number: i64,
     /// All of these must hold.
     pub when: &'static [Condition],
-    /// What a thread needs it for.
+    /// Why a thread needs it.
     pub why: &'static str,
     /// Why ordinary work does not show it; `None`: it does, in every run.
     pub rare: Option<&'static str>,

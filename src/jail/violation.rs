@@ -58,7 +58,7 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc
     line.text("` made system call ");
     line.number(number);
     line.text(", which its filter forbids (docs/jail.md); the process ends\n");
-    // SAFETY: the buffer is valid for its length. Nothing can be done where nobody listens.
+    // SAFETY: the buffer is valid for its length. A failure cannot be reported anywhere.
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
     // A call that no filter allows, while SIGSYS is blocked (it is being handled): the kernel takes the
     // default action, which ends the process. An invalid argument, should there be no filter after all.

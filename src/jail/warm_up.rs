@@ -1,4 +1,4 @@
-//! What libraries ask the system once and then remember: asked here, while that is still allowed.
+//! Queries that libraries make once and then remember: made here, while that is still allowed.
 
 #![allow(unsafe_code, reason = "mallopt has no safe wrapper")]
 
@@ -10,7 +10,7 @@ pub(super) fn libraries() {
     // rustix: where the kernel's page with the clock lies.
     let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     // The C library's allocator: how many threads' heaps there may be. It asks for the number of processors
-    // when there are some ten heaps, in whichever thread that is, unless it is told a number.
+    // when there are some ten heaps, on any thread, unless a number was set.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let heaps = libc::c_int::try_from(processors.saturating_mul(HEAPS)).unwrap_or(libc::c_int::MAX);
     // SAFETY: takes plain numbers, and may be called at any time.

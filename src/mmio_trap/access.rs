@@ -20,7 +20,7 @@ impl Word {
         Self { value, mask: u32::MAX }
     }
 
-    /// The driven bits; the others are zero. What registers take that set, clear or command by ones.
+    /// The driven bits; the others are zero. For registers in which ones set, clear or command.
     pub const fn bits(self) -> u32 {
         self.value & self.mask
     }

@@ -1,10 +1,10 @@
 //! BAR1 and BAR3 (BAR2 in the vendor's counting): windows through which the CPU reaches GPU memory.
 //!
-//! After reset a window shows VRAM directly. A driver then makes it an address space of its own, walked
-//! through the driver's page tables; where they begin, and their format, differ by chip ([`fermi`],
-//! [`hopper`]). Translations are kept in a TLB that goes stale when the driver changes its tables, until it
-//! says so by an MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are
-//! not kept. It may lose any of them at any time: a saved state has the tables only.
+//! After reset a window shows VRAM directly. A driver then gives it an address space, walked through the
+//! driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`hopper`]).
+//! Translations are kept in a TLB that goes stale when the driver changes its tables, until it says so by an
+//! MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept. It may
+//! lose any of them at any time: a saved state has the tables only.
 //!
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
@@ -52,7 +52,7 @@ const EMPTY: TlbEntry = TlbEntry {
     read_only: true,
 };
 
-/// What a window shows at a page of 4 KiB.
+/// The memory that a window shows at a page of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First byte of the 4 KiB.
@@ -68,7 +68,7 @@ impl Mapping {
     }
 }
 
-/// Pages of a window behind each other that show memory behind each other.
+/// Consecutive pages of a window that show consecutive memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Where in the window.
@@ -81,10 +81,10 @@ pub struct Run {
     pub read_only: bool,
 }
 
-/// What page tables say of a page of 4 KiB.
+/// Result of a walk of page tables for a page of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// What it shows, or why nothing.
+    /// The memory that it shows, or why it shows none.
     pub found: Result<Mapping, FaultReason>,
     /// log2 of the bytes around it, naturally aligned, of which the same entry says the same: what they show
     /// lies as they do.
@@ -147,7 +147,7 @@ impl<T: Translation> Window<T> {
     /// Reads memory through the window.
     ///
     /// # Errors
-    /// A page of the range has no translation or no memory behind it. What comes before it has been read.
+    /// A page of the range has no translation or no memory behind it. Bytes before it have been read.
     pub fn read(
         &mut self,
         address: u64,
@@ -171,8 +171,8 @@ impl<T: Translation> Window<T> {
     /// Writes memory through the window.
     ///
     /// # Errors
-    /// A page of the range has no translation, is read-only, or has no memory behind it. What comes before it
-    /// has been written.
+    /// A page of the range has no translation, is read-only, or has no memory behind it. Bytes before it have
+    /// been written.
     pub fn write(
         &mut self,
         address: u64,
@@ -212,7 +212,7 @@ impl<T: Translation> Window<T> {
         Ok(PhysicalAddress { aperture: target.aperture, address: target.address | offset })
     }
 
-    /// What the page of 4 KiB around an address shows, from the TLB or by a walk.
+    /// The memory that the page of 4 KiB around an address shows, from the TLB or by a walk.
     fn page(&mut self, address: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
         let page = address >> GRANULE_SHIFT;
         if let Some(known) = self.known(page) {
@@ -225,7 +225,7 @@ impl<T: Translation> Window<T> {
         Ok(Mapping { target, read_only })
     }
 
-    /// What the TLB says of a page.
+    /// The TLB's entry of a page.
     fn known(&self, page: u64) -> Option<Mapping> {
         let entry = self.tlb.get(slot(page))?;
         let is_it = entry.page == page && entry.generation == self.generation;
@@ -241,8 +241,8 @@ impl<T: Translation> Window<T> {
         known.map(|entry| entry.page).filter(|known| (page..end).contains(known)).min().unwrap_or(end)
     }
 
-    /// What `[offset, offset + size)`, whole pages, shows: in pieces of which each shows memory behind each
-    /// other, or nothing. The TLB is asked, and tables are walked once for each of their entries.
+    /// The memory that `[offset, offset + size)`, whole pages, shows: in pieces that each show consecutive
+    /// memory, or none. Uses the TLB, and walks tables once for each of their entries.
     fn pieces(
         &self,
         offset: u64,
@@ -271,7 +271,7 @@ impl<T: Translation> Window<T> {
         })
     }
 
-    /// What the pages of `[offset, offset + size)` show, without those that show nothing.
+    /// The memory that the pages of `[offset, offset + size)` show, without pages that show none.
     pub fn runs(&self, offset: u64, size: u64, memory: &impl PhysicalMemory) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (at, length, found) in self.pieces(offset, size, memory) {

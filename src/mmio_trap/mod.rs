@@ -1,4 +1,4 @@
-//! What happens between a trapped access to a BAR and the unit models: accesses become whole registers
+//! The layer between a trapped access to a BAR and the unit models. Accesses become whole registers
 //! ([`access`]), registers without behaviour are served by their table ([`register_file`]), and memory
 //! apertures are translated through the guest's own page tables ([`aperture`]).
 //!
@@ -13,8 +13,8 @@ pub mod register_file;
 
 use gpuvmk_chip::PhysicalAddress;
 
-/// Memory by physical address, as page walks and apertures need it. What does not exist is refused, never
-/// guessed.
+/// Memory by physical address, as page walks and apertures need it. Accesses without memory are refused,
+/// never guessed.
 pub trait PhysicalMemory {
     /// Fills `data`; false when the range has no target (its content is then unspecified).
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool;

@@ -1,4 +1,4 @@
-//! Storage for the registers of BAR0 that have no behaviour of their own, by the policy of their table.
+//! Storage for the registers of BAR0 that have no behaviour, by the policy of their table.
 //!
 //! Registers that no table lists are scratch: they read back what was written and touch nothing. Pages of 4
 //! KiB come into being on the first write; the whole file never exceeds the 16 MiB of BAR0. Registers with
@@ -19,7 +19,7 @@ const PER_PAGE: usize = 1024;
 /// log2 of a page's bytes.
 const PAGE_SHIFT: u32 = 12;
 
-/// What the table says of an access.
+/// The table's answer to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The access is done; for a read, with this value.
@@ -49,7 +49,7 @@ pub struct RegisterFile {
     notice: Notice,
 }
 
-/// Whether the owner was told of the first access to a register that no table lists.
+/// Whether the first access to a register that no table lists was reported to the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
     None,

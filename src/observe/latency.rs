@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest time that is told apart, in nanoseconds.
+/// Longest time that is resolved, in nanoseconds; longer ones count as this.
 const LONGEST: u64 = 1_000_000_000;
 
 /// The low word of the monotonic clock, in nanoseconds; it wraps every four seconds.

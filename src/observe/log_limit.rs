@@ -12,7 +12,7 @@ use gpuvmk_host::pace::Pace;
 /// Lines a second until a configuration says otherwise.
 pub const DEFAULT_LINES: u32 = 200;
 
-/// What may go out at once.
+/// Time for which unused lines are saved, for bursts.
 const BURST: Duration = Duration::from_secs(5);
 
 static WRITTEN: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What operators see of a process: how often something is logged, how long things take, and metrics.
+//! Observation of a process by operators: limits of log lines, latencies, and metrics.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

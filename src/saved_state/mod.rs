@@ -9,10 +9,10 @@
 //!
 //! * A state is untrusted. `from_state` refuses what its unit could not have reached with a [`StateError`]
 //!   that says where and what. It never panics, and nothing grows beyond what the unit itself may hold.
-//! * A state that was taken is accepted, and a state that was accepted is the one that is taken next: there
-//!   is one way to write each state down ([`Words`] without zeros at the end, lists in order).
+//! * A state that was saved is accepted, and a state that was accepted is saved again without change: each
+//!   state has one form ([`Words`] without zeros at the end, lists in order).
 //! * `state()` takes its unit apart field by field (`let Self { a, b } = self`), so that a new field does not
-//!   compile until somebody has said what becomes of it.
+//!   compile until its saving was decided.
 //! * Fields are named after the registers that show them, where there are such registers.
 //! * A part that is plain data already, such as a fault record, is its own state. Its fields are a format.
 //! * What can be had from elsewhere is not in a state: caches (a window's translations), connections
@@ -24,10 +24,10 @@
 //! The root of a tree has a [`Version`], which counts for the whole tree. It is the first field, so that a
 //! reader sees it before a field that it does not know. States deny unknown fields and lack no field.
 //!
-//! * Whoever adds a field raises the version, gives the field `#[serde(default)]`, and says in its comment
-//!   since which version it is there. Its default must mean what was so before.
-//! * Whoever removes a field, renames it or changes what it means raises the version and the oldest one that
-//!   is read to the same number.
+//! * A new field raises the version, has `#[serde(default)]`, and a comment with the version that added it.
+//!   Its default must mean the behaviour of earlier versions.
+//! * Removing or renaming a field, or changing its meaning, raises the version and the oldest readable
+//!   version to the same number.
 //! * A newer state is not read by an older program.
 //!
 //! A state of each face, as text, lies in the tests of its room. A change that forgets the version makes that

@@ -33,8 +33,8 @@ impl<F: MmuFormat> AlikeEntries<F> {
         Self { format, kind, shape, step, start: 0, end: 0, entry: Packed::EMPTY, single: 0 }
     }
 
-    /// What entry `index` says, and how many from there on go on like it: at least one. Calls for one and the
-    /// same entries must come with rising numbers; those before may be changed.
+    /// Meaning of entry `index`, and the number of entries from there on that continue it: at least one.
+    /// Calls for the same table must come with rising indices; entries before may have changed.
     #[inline]
     pub fn at(&mut self, entries: &[u8], index: usize) -> (Packed, usize) {
         if index >= self.end {

@@ -1,8 +1,8 @@
 //! How much a guest's page tables may cost: memory for snapshots and tables to visit, for all address spaces
 //! of a VM together.
 //!
-//! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were
-//! of its own, so that neither time nor memory of a walk exceeds the limits.
+//! A hostile directory can name thousands of tables, all of them the same memory. Each counts as a separate
+//! table, so that neither time nor memory of a walk exceeds the limits.
 
 /// Bytes of a table that are copied, compared and kept at a time.
 pub(super) const PIECE: usize = 4096;
@@ -51,7 +51,7 @@ pub enum WalkRefusal {
 /// get memory from the kernel costs more than to follow what is put there.
 const MOST_SPARE: usize = 512;
 
-/// What is used of [`Limits`].
+/// The used part of [`Limits`].
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,

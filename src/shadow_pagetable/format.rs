@@ -1,7 +1,7 @@
 //! A GPU's page-table format, as much as walking it needs.
 //!
 //! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of
-//! the virtual range; an entry is empty, maps a page, or names up to two tables of lower kinds (small and
+//! the virtual range. An entry is empty, maps a page, or names up to two tables of lower kinds (small and
 //! large pages of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
 
 use super::budget::Limits;
@@ -68,15 +68,14 @@ pub trait MmuFormat: Copy {
     /// The shape of tables of `kind`.
     fn shape(&self, kind: TableKind) -> Shape;
 
-    /// What the page tables of a VM may cost, unless somebody says otherwise.
+    /// Default limits of a VM's page tables in this format.
     fn limits(&self) -> Limits {
         Limits::DEFAULT
     }
 
-    /// What is added to an entry of 8 bytes to make it map the page that follows in memory, in tables whose
-    /// entries are pages and nothing else: one page, in the field of the address. The field has room for more
-    /// pages than a table has entries, and an address that leaves it makes an entry that does not say the
-    /// following page.
+    /// The difference between an entry of 8 bytes and the entry that maps the next page in memory, in tables
+    /// whose entries are pages and nothing else: one page, in the address field. The field has room for more
+    /// pages than a table has entries. If an address leaves it, the entry does not mean the next page.
     fn step(&self, _kind: TableKind) -> Option<u64> {
         None
     }

@@ -1,17 +1,17 @@
 //! Shadow page tables: what a guest's GPU page tables say, found by walking them in the guest's own memory.
 //!
 //! The guest writes its tables freely. When it invalidates the TLB, [`ShadowSpace::sync`] copies every table
-//! page once, compares the copy with the snapshot of what was synchronised last, looks only at entries that
-//! changed, whole stretches of them at a time, and emits coalesced runs to map and to unmap. The runs are in
-//! the guest's own terms; whoever writes the tables that hardware reads checks and translates them again.
+//! page once and compares the copy with the snapshot of the last synchronisation. It looks only at entries
+//! that changed, many alike at a time, and emits coalesced runs to map and to unmap. The runs are in the
+//! guest's own terms; the writer of the tables that hardware reads checks and translates them again.
 //!
-//! The snapshot is by definition what the shadow has: an entry that could not be shadowed (its target is
-//! not the guest's memory) is remembered as empty, so that every later synchronisation looks at it again.
+//! The snapshot is by definition the content of the shadow. An entry that could not be shadowed (its target
+//! is not the guest's memory) is stored as empty, so that every later synchronisation looks at it again.
 //!
 //! Pages of different sizes are separate layers, as in hardware: a directory entry may name a table of small
-//! and one of large pages for the same range, and the layers are shadowed as they are. Which one wins is
-//! decided by the hardware that walks the shadow. Consequence: where a small page's target is refused, an
-//! address falls through to the large page below it, if there is one, instead of faulting.
+//! and one of large pages for the same range, and the layers are shadowed as they are. The hardware that
+//! walks the shadow decides which one wins. Consequence: where a small page's target is refused, an address
+//! falls through to the large page below it, if there is one, instead of faulting.
 //!
 //! Not handled: the privileged bit (all shadow mappings are for unprivileged use), compression tags, the
 //! limit of an address space (the walk covers the whole virtual range of the format).
@@ -49,7 +49,7 @@ use gpuvmk_chip::PhysicalAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotGuestMemory;
 
-/// What a page held at some time, see [`GuestMemory::version`].
+/// Version of a page's content, see [`GuestMemory::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(pub u64);
 

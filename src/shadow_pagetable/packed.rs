@@ -1,4 +1,4 @@
-//! What an entry says, in two words: what is compared, merged and handed on for every page of a table.
+//! The meaning of an entry in two words, which are compared, merged and passed on for every page of a table.
 //!
 //! A decoded [`Entry`] has gaps between its fields and several shapes; compilers move it about in parts of
 //! odd sizes, which costs ten times what decoding does.
@@ -82,7 +82,7 @@ impl Packed {
         self.address
     }
 
-    /// What the entry `entries` behind this one says, where pages follow each other and all else is alike.
+    /// The entry that is `entries` places behind this one, where pages are consecutive and all else is alike.
     #[inline]
     pub const fn after(self, entries: usize, shape: Shape) -> Self {
         if !self.is_page() {

@@ -1,4 +1,4 @@
-//! A page of a table, as far as it was synchronised.
+//! A page of a table, with its content of the last synchronisation.
 
 use super::Version;
 use super::budget::{Budget, PIECE, WalkRefusal};
@@ -7,12 +7,12 @@ use super::format::Shape;
 /// The contents of a piece that holds nothing.
 pub(super) static EMPTY: [u8; PIECE] = [0; PIECE];
 
-/// What is known of a piece.
+/// The last known state of a piece.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     /// Its contents, unless they are all 0.
     pub content: Option<Box<[u8]>>,
-    /// What it was when it was read, where the memory can tell.
+    /// Its version when it was read, where the memory has versions.
     pub version: Option<Version>,
 }
 

@@ -9,12 +9,12 @@ use super::table::{Table, Walk};
 use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
-/// What a synchronisation found.
+/// Result of a synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SyncReport {
-    /// What was mapped anew or differently.
+    /// New and changed mappings.
     pub mapped: RunCount,
-    /// What was unmapped.
+    /// Removed mappings.
     pub unmapped: RunCount,
     /// Pages left unmapped because their target is not in the guest's memory.
     pub withheld: u64,
@@ -29,7 +29,7 @@ pub struct SyncReport {
 pub struct ShadowSpace<F> {
     format: F,
     root: Table,
-    /// Virtual addresses from here on are nobody's business.
+    /// Virtual addresses from here on are ignored.
     end: u64,
 }
 
@@ -43,7 +43,7 @@ impl<F: MmuFormat> ShadowSpace<F> {
     }
 
     /// A space whose shadow is empty, below a table of `kind` that covers virtual addresses from 0 on. Tables
-    /// are followed as far as they say something of addresses below `end`.
+    /// are followed only for addresses below `end`.
     ///
     /// # Errors
     /// No table is left in the budget.

@@ -15,7 +15,7 @@ use super::piece::{EMPTY, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
-/// What a walk needs at every table.
+/// Data that a walk needs at every table.
 pub(super) struct Walk<'a, 's, F, M, S> {
     pub format: F,
     pub memory: &'a M,
@@ -186,7 +186,7 @@ impl Table {
         Ok(())
     }
 
-    /// Applies changes of entries that lie behind each other, from entry `first` on.
+    /// Applies changes of consecutive entries, from entry `first` on.
     fn sync_entries<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,

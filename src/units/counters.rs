@@ -1,4 +1,4 @@
-//! What a register face counts, for status pages.
+//! Counters of a register face, for status pages.
 
 /// Accesses of note since the function was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use gpuvmk_backend::{EngineEvents, InterruptInterest};
 use gpuvmk_chip::{Engine, EngineSet};
 
-/// Ends of work that are kept, and what was told of them.
+/// Notifications of finished work that are held back, and the interest that was set for them.
 #[derive(Debug, Default)]
 pub struct DeferredCompletions {
     state: Mutex<State>,
@@ -23,7 +23,7 @@ impl DeferredCompletions {
         self.state.lock().unwrap()
     }
 
-    /// What the driver would notice, as far as that was told.
+    /// The interest that was set; `None` before the first.
     pub fn interest(&self) -> Option<InterruptInterest> {
         self.state().interest
     }

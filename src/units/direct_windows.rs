@@ -1,4 +1,4 @@
-//! What windows show, for front ends that map it, and who is told when that changes.
+//! The memory that windows show, for front ends that map it, and the watcher of changes.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Run;
 use gpuvmk_pci::{Backing, DirectWindow, Region, RegionWatcher};
 
-/// Who is told when a window shows something else. Nothing is locked while it is.
+/// The front end's watcher, called when a window shows other memory. No lock is held during a call.
 #[derive(Default)]
 pub struct Watcher {
     connected: Mutex<Option<Arc<dyn RegionWatcher>>>,
@@ -45,7 +45,7 @@ impl Watcher {
     /// Takes everything away that is mapped, before its memory goes: nothing is shown until the guard is
     /// dropped.
     pub fn hide(&self) -> Hidden<'_> {
-        // Before they are told: who looks later finds nothing.
+        // Before the watcher is called: a later look finds nothing.
         self.hidden.store(true, Ordering::SeqCst);
         self.replaced();
         Hidden(self)

@@ -1,17 +1,17 @@
-//! What a function's back was told of the driver's masks: whether the end of work wakes anybody, is kept, or
-//! is a message that the back may send by itself.
+//! Tracks the interest that a function's back was given: whether notifications of finished work wake a
+//! thread, are held back, or are a message that the back may send by itself.
 //!
-//! A back that sent the message says so at the next access that has to do with interrupts, before that is
+//! A back that sent the message reports so at the next access that concerns interrupts, before the access is
 //! carried out. So a driver that handles the message finds everything as if the function had sent it. Only
-//! "nothing is noticed" must never be told too long: what is told too late otherwise costs a message that
-//! says nothing, or a thread that wakes up for nothing.
+//! "masked" must never be set for too long. Other late changes cost a spurious message, or a spurious
+//! wake-up.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpuvmk_backend::InterruptInterest;
 use gpuvmk_backend::{Backend, Completions};
 
-/// What was told last. Its lock is held while the back is called, which calls the units.
+/// The last interest that was set. Its lock is held while the back is called, which calls the units.
 #[derive(Debug, Default)]
 pub struct InterestTracker(Mutex<InterruptInterest>);
 
@@ -20,7 +20,7 @@ impl InterestTracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told last, unless somebody is at it.
+    /// The last interest that was set; `None` while another thread changes it.
     #[cfg(any(test, feature = "testing"))]
     pub fn told_now(&self) -> Option<InterruptInterest> {
         use std::sync::TryLockError;
@@ -40,7 +40,7 @@ impl InterestTracker {
         *told = InterruptInterest::Masked;
     }
 
-    /// Before an access that shows what ended, or changes what the driver is told of it.
+    /// To be called before an access that shows finished work, or changes the driver's interest in it.
     pub fn bring<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();
         if back.completions().is_some_and(Completions::take_completions) {
@@ -51,7 +51,7 @@ impl InterestTracker {
     /// After an access that may have changed it; `interest` says what the driver would notice now.
     pub fn tell<B: Backend + ?Sized>(&self, back: &B, interest: impl Fn() -> InterruptInterest) {
         let mut told = self.told();
-        // What the back brings changes it again: a message that was armed is sent then.
+        // Delivered notifications change it again: a message that was armed is sent then.
         loop {
             let now = interest();
             if now == *told {

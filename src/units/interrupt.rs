@@ -1,9 +1,9 @@
 //! The end of the interrupt tree: a level that becomes INTx or one message.
 //!
-//! With messages (MSI) the GPU sends one when the level rises or is found high while armed, and then none
+//! With messages (MSI) the GPU sends one when the level rises or is found high while armed. It sends none
 //! until it is armed again (GF100: a byte written to NV_XVE_MSI_REARM; GH100: the top of its interrupt tree
-//! enabled). With INTx the line follows the level. Which of the two is decided by configuration space: a
-//! function that may not master the bus sends no message.
+//! enabled). With INTx the line follows the level. Configuration space decides between the two: a function
+//! that may not master the bus sends no message.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for InterruptOutput {
 }
 
 impl InterruptOutput {
-    /// Connects or disconnects the receiver. A new one is told the line's level.
+    /// Connects or disconnects the receiver. A new one gets the line's level.
     pub fn connect(&mut self, sink: Option<Arc<dyn InterruptSink>>) {
         if self.line {
             if let Some(old) = &self.sink {
@@ -51,7 +51,7 @@ impl InterruptOutput {
         self.unarmed = false;
     }
 
-    /// Somebody else has sent the message that the function would have sent.
+    /// Another process has sent the message that the function would have sent.
     pub fn message_sent(&mut self) {
         self.unarmed = true;
         if let Some(sink) = &self.sink {
@@ -69,7 +69,7 @@ impl InterruptOutput {
         }
     }
 
-    /// What a driver would notice of the end of work on `engines`, whose interrupts it has enabled.
+    /// A driver's interest in finished work on `engines`, whose interrupts it has enabled.
     pub const fn interest(&self, engines: EngineSet, control: &Control) -> InterruptInterest {
         if control.msi.enabled && control.bus_master && !self.unarmed {
             InterruptInterest::Message(engines)
@@ -116,13 +116,13 @@ pub struct InterruptOutputState {
 }
 
 impl InterruptOutput {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> InterruptOutputState {
         let Self { sink: _, line, unarmed } = self;
         InterruptOutputState { line: *line, unarmed: *unarmed }
     }
 
-    /// An output in a saved state, connected to nobody. Who is connected is told the line's level.
+    /// An output in a saved state, without a receiver. A receiver that is connected gets the line's level.
     ///
     /// # Errors
     /// The line is asserted where configuration space does not let it.

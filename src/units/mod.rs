@@ -1,4 +1,4 @@
-//! What a driver sees of a GPU: its register units, apertures and interrupt tree, whatever executes behind.
+//! The register face of a GPU: units, apertures and interrupt tree, over any back that executes.
 //!
 //! A register face stands over a back: the software GPU's engine core, or the mediator of a guest's vGPU.
 //! They implement [`gpuvmk_backend::Backend`] with the refinement of the chip's kind; the face implements

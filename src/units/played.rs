@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 use gpuvmk_trace::{Access, Direction, Entry, Event, Place, Source};
 
-/// What the guest's interrupt controller has.
+/// State of the guest's interrupt controller.
 #[derive(Debug, Default)]
 pub struct Sink {
     line: AtomicBool,
@@ -61,7 +61,7 @@ pub fn play(function: &dyn PciFunction, entry: &Entry) -> Vec<u8> {
     read
 }
 
-/// What was read when the trace was recorded, if this is a read.
+/// The value that was read when the trace was recorded; `None` if this is no read.
 pub fn recorded(entry: &Entry) -> Option<Vec<u8>> {
     let access = access(entry).filter(|access| access.direction == Direction::Read)?;
     Some(access.value.to_le_bytes()[..usize::from(access.size)].to_vec())

@@ -121,7 +121,7 @@ fn halves(value: u64) -> [u32; 2] {
 pub struct PtimerState {
     /// Its time, in nanoseconds.
     pub time: u64,
-    /// What was written to NV_PTIMER_TIME_1, and waits for NV_PTIMER_TIME_0.
+    /// The value that was written to NV_PTIMER_TIME_1, and waits for NV_PTIMER_TIME_0.
     pub time_1: u32,
     /// NV_PTIMER_ALARM_0.
     pub alarm_0: u32,
@@ -134,7 +134,7 @@ pub struct PtimerState {
 }
 
 impl Ptimer {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self, now: u64) -> PtimerState {
         let Self { offset: _, high, alarm, deadline, interrupts, interrupt_enable } = *self;
         PtimerState {

@@ -164,7 +164,7 @@ fn host_bridge(body: &mut Vec<u8>) {
         pins.iter().map(|(address, pin)| Package::new(vec![address, &0u8, &0u8, pin])).collect();
     let routes =
         Name::new(Path::new("_PRT"), &Package::new(routes.iter().map(|route| route as &dyn Aml).collect()));
-    // Whatever the kernel asks for it may do itself: nobody else does anything here.
+    // The kernel gets control of all that it asks for: no firmware uses any of it.
     let granted = Return::new(&Arg(3));
     let osc = Method::new(Path::new("_OSC"), 4, false, vec![&granted]);
     let mut children: Vec<&dyn Aml> = vec![&id, &compatible, &osc];

@@ -107,7 +107,7 @@ pub(super) struct Image<'a> {
 const KERNEL_64: u16 = 1 << 0;
 /// The entry point for that, from where the kernel was loaded.
 const ENTRY_64: u64 = 0x200;
-/// `type_of_loader`: none that has a number of its own.
+/// `type_of_loader`: a loader without an assigned number.
 const OTHER_LOADER: u8 = 0xff;
 /// The largest address of an initramfs that every kernel takes.
 const INITRD_LAST: u64 = 0x7fff_ffff;
@@ -191,7 +191,7 @@ fn write_command_line(ram: &GuestMemoryMmap, line: &str) -> Result<(), BootError
         .map_err(|_| BootError::Memory("room for a command line"))
 }
 
-/// What the kernel may use.
+/// The memory that the kernel may use.
 fn memory_map(size: u64) -> Vec<boot_e820_entry> {
     let entry = |addr, size, kind| boot_e820_entry { addr, size, r#type: kind };
     let mut map = vec![
@@ -206,7 +206,7 @@ fn memory_map(size: u64) -> Vec<boot_e820_entry> {
     map
 }
 
-/// What is at the reset vector: `mov dx, RESET; mov al, RESET_VALUE; out dx, al`, and `hlt` for ever, in
+/// The code at the reset vector: `mov dx, RESET; mov al, RESET_VALUE; out dx, al`, and `hlt` for ever, in
 /// 16-bit code. Linux goes there with an ACPI of the hardware-reduced kind and no EFI, and does not try the
 /// reset register then (`efi_reboot_required`).
 const RESETTER: [u8; 9] = {

@@ -31,7 +31,7 @@ fn judge(has_kvm: bool, has_module: impl Fn(&str) -> bool) -> Result<(), HostErr
     match (has_kvm, ["kvm_intel", "kvm_amd"].into_iter().any(&has_module)) {
         (false, _) => Err(HostError::NoKvm),
         (true, false) if has_module("kvm_pvm") => Err(HostError::Pvm),
-        // Built in, or named as nobody knows yet: it will say itself what it cannot do.
+        // Built in, or an unknown module: KVM itself will report what it cannot do.
         (true, _) => Ok(()),
     }
 }

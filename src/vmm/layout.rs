@@ -1,4 +1,4 @@
-//! What lies where in the guest's physical address space, and which interrupt is whose.
+//! Layout of the guest's physical address space, and the interrupt numbers.
 
 use std::ops::Range;
 

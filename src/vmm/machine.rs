@@ -17,7 +17,7 @@ use super::{boot, host};
 use gpuvmk_frontend::kvm::{BusDevice, KvmError, Machine, Placement, ShortcutCounts};
 use gpuvmk_pci::PciFunction;
 
-/// What is booted, and on what.
+/// Settings of a machine.
 #[derive(Debug)]
 pub struct VmmConfig {
     /// What it runs on: [`open_kvm`].
@@ -50,8 +50,8 @@ pub fn open_kvm() -> Result<Arc<Kvm>, VmmError> {
 }
 
 /// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine
-/// off or `stop` is told to end it. Opens no file: what it needs is open already. Functions are as after a
-/// reset when it returns, and belong to no machine.
+/// off or `stop` is called. Opens no file: all it needs is open already. Functions are as after a reset when
+/// it returns, and belong to no machine.
 ///
 /// # Errors
 /// The kernel cannot be loaded, or KVM refuses something. Nothing of it runs then.

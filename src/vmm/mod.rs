@@ -1,11 +1,11 @@
 //! A small virtual machine monitor: boots a stock Linux kernel on KVM with a GPU function in the same
 //! process.
 //!
-//! The machine is what a stock kernel needs and no more: processors, memory, KVM's interrupt controllers, a
-//! PCI host bridge with ECAM, a serial console, disks ([`virtio`]), ACPI tables (the hardware-reduced kind),
-//! a register to power off and one to reset, and the keyboard controller's reset line. There is no firmware:
-//! the kernel is loaded and entered as the Linux boot protocol says (`Documentation/arch/x86/boot.rst`), and
-//! its PCI functions have their places already.
+//! The machine has the parts that a stock kernel needs and no more: processors, memory, KVM's interrupt
+//! controllers, a PCI host bridge with ECAM, a serial console, disks ([`virtio`]), ACPI tables (the
+//! hardware-reduced kind), a register to power off and one to reset, and the keyboard controller's reset
+//! line. There is no firmware: the kernel is loaded and entered as the Linux boot protocol says
+//! (`Documentation/arch/x86/boot.rst`), and its PCI functions have their places already.
 //!
 //! [`layout`] says what lies where; [`machine`] puts the parts together.
 

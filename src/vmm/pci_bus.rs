@@ -20,7 +20,7 @@ const BRIDGE: [(usize, u32); 2] = [(0x00, 0x2770_8086), (0x08, 0x0600_0000)];
 pub(super) struct PciBus {
     /// Slot 0 is the host bridge.
     slots: Vec<Arc<Attached>>,
-    /// What the address port holds.
+    /// Content of the address port.
     address: Mutex<u32>,
 }
 
@@ -120,7 +120,7 @@ impl PciBus {
     }
 }
 
-/// Who answers for a part of configuration space.
+/// The function that a part of configuration space belongs to.
 enum Target<'a> {
     Bridge,
     Function(&'a Attached),

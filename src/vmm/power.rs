@@ -11,7 +11,7 @@ use gpuvmk_frontend::kvm::BusDevice;
 const SLEEP_ENABLE: u8 = 1 << 5;
 /// The type that the tables give for "off".
 pub(super) const SLEEP_TYPE_OFF: u8 = 5;
-/// What the tables say is to be written to the reset register.
+/// Value that the tables name for the reset register.
 pub(super) const RESET_VALUE: u8 = 1;
 
 /// Why a machine ended.
@@ -21,13 +21,13 @@ pub enum ExitReason {
     PowerOff,
     /// The guest reset it.
     Reset,
-    /// Somebody outside stopped it.
+    /// It was stopped from outside.
     Stopped,
     /// It cannot go on.
     Failed(String),
 }
 
-/// Where the machine's end is told, by the guest or from outside.
+/// Ends the machine, for the guest or from outside.
 #[derive(Clone, Debug, Default)]
 pub struct StopVmm(Arc<(Mutex<Option<ExitReason>>, Condvar)>);
 
@@ -36,8 +36,7 @@ impl StopVmm {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the machine. The first reason counts, but that whoever stops it from outside stops one that was
-    /// to start again.
+    /// Ends the machine. The first reason counts, with one exception: a stop from outside overrides a reset.
     pub fn end(&self, ending: ExitReason) {
         {
             let mut known = self.ending();
@@ -95,7 +94,7 @@ impl BusDevice for AcpiPower {
     }
 }
 
-/// What the keyboard controller's reset line does.
+/// The keyboard controller's reset line.
 struct ResetLine(StopVmm);
 
 impl Trigger for ResetLine {

@@ -142,7 +142,7 @@ pub(super) fn catch_kicks() -> Result<(), VmmError> {
 pub(super) struct Running(Vec<JoinHandle<u64>>);
 
 impl Running {
-    /// Runs processors until `stop` is told that the machine ends.
+    /// Runs processors until the machine ends through `stop`.
     pub(super) fn start(processors: Vec<Processor>, stop: &StopVmm) -> Result<Self, VmmError> {
         let mut running = Self(Vec::new());
         for (id, mut processor) in processors.into_iter().enumerate() {
@@ -167,8 +167,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Has all processors come back: whoever calls this has told them that the machine ends. How often they
-    /// were stopped.
+    /// Waits for all processors. The caller has ended the machine before. Returns the number of their exits.
     pub(super) fn end(mut self) -> u64 {
         self.join()
     }

@@ -39,7 +39,7 @@ impl Console {
     }
 }
 
-/// What is typed goes to the console of the machine that runs.
+/// Sends input to the console of the machine that runs.
 pub(super) struct Typing(Arc<Mutex<Weak<Console>>>);
 
 impl Typing {
@@ -60,7 +60,7 @@ impl Typing {
     }
 }
 
-/// Ends with the input. What nobody takes is dropped.
+/// Ends with the input. Input without a machine is dropped.
 fn type_in(to: &Mutex<Weak<Console>>) {
     let mut typed = [0; 64];
     while let Ok(count) = io::stdin().read(&mut typed) {

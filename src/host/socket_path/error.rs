@@ -17,7 +17,7 @@ pub enum BindError {
     /// Longer than the kernel's address structure.
     #[error("Socket path {path} is too long: 107 bytes at most", path = .0.display())]
     TooLong(PathBuf),
-    /// Somebody answers there.
+    /// A server answers there.
     #[error("Socket {path} is in use by a running server", path = .0.display())]
     InUse(PathBuf),
     /// Something that must not be removed.
@@ -45,7 +45,7 @@ pub enum BindError {
     /// A user that a socket's list names does not exist.
     #[error("User {0:?} in `allow_users` of the socket does not exist")]
     NoUser(String),
-    /// A descriptor that somebody gave us is of no use.
+    /// A descriptor from outside is no listening socket.
     #[error("Descriptor is {0}, not a Unix stream socket")]
     NotASocket(&'static str),
     /// A system call failed.

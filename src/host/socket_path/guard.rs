@@ -1,5 +1,5 @@
-//! Who may be served at a socket. Its mode and group decide who can connect at all; a list of users narrows
-//! that. Root and the server's own user are always served: neither would gain anything there.
+//! Which users may be served at a socket. Its mode and group decide who can connect at all; a list of users
+//! narrows that. Root and the server's own user are always served: neither would gain anything there.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use super::error::BindError;
 use super::names;
 use super::peer::Credentials;
 
-/// Why somebody is not served.
+/// Why a client is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("user {uid} is not among the `allow_users` of this socket")]
 pub struct NotAllowed {
@@ -27,7 +27,7 @@ pub struct NotAllowed {
 pub struct Guard {
     /// The socket's path, for the log.
     socket: String,
-    /// `None`: whoever can connect.
+    /// `None`: all that can connect.
     users: Option<Vec<u32>>,
     /// The server's user when the socket was made.
     own: u32,
@@ -80,7 +80,7 @@ impl Guard {
     }
 
     /// Accepts a client at `listening` that may be served; `None` when none waits, one gave up, or one was
-    /// turned away. Who is turned away is told `farewell`.
+    /// refused. A refused client gets `farewell`.
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -99,7 +99,7 @@ impl Guard {
             Ok(()) => Ok(Some((client, peer))),
             Err(refused) => {
                 let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
-                // Who does not take it is not waited for.
+                // A client that does not read is not waited for.
                 let _ = rustix::net::send(&client, &farewell(refused), flags);
                 Ok(None)
             }

@@ -55,8 +55,8 @@ pub fn members(group: &str) -> Vec<String> {
     }
 }
 
-/// The number of a user by its name, or of a number in decimal. The last number is nobody's: the kernel says
-/// by it that it knows of none.
+/// The number of a user by its name, or of a number in decimal. The last number is no user's: the kernel uses
+/// it for "unknown".
 pub fn user_id(name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number).filter(|number| *number != u32::MAX);

@@ -1,5 +1,6 @@
-//! Who is at the other end of a Unix socket, by the kernel's word: the process that connected (or, of a pair,
-//! made it), as it was then. Read as plain numbers: a process of another pid namespace has number 0 here.
+//! The process at the other end of a Unix socket, as the kernel identifies it: the process that connected
+//! (or, of a pair, made it), as it was then. Read as plain numbers: a process of another pid namespace has
+//! number 0 here.
 #![allow(
     unsafe_code,
     reason = "socket options that libraries read into types which cannot be 0, or do not know"
@@ -32,7 +33,7 @@ impl Credentials {
     /// # Errors
     /// It is no connected Unix socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        // What the kernel leaves where it knows of nobody.
+        // The kernel leaves these values if it knows of no peer.
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         option(socket.as_fd(), libc::SO_PEERCRED, &mut found)?;
         if found.uid == u32::MAX {

@@ -1,4 +1,4 @@
-//! What an operator says of a socket.
+//! An operator's settings of a socket.
 
 use std::path::PathBuf;
 

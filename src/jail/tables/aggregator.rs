@@ -154,7 +154,7 @@ pub(crate) const GATE: &[&[Rule]] = &[
     },
 ];
 
-/// What a porter does beside the rest.
+/// Additional rules of a porter.
 const PORTERS: &[Rule] = rules! {
     SYS_memfd_create: "a back end's doorbells and events";
     SYS_ftruncate: "the same";

@@ -11,12 +11,12 @@ pub(super) const DRIVES: &[Rule] = rules! {
     SYS_readlink rare "needs a card at vfio-pci": "which group it gives back, at the end";
 };
 
-/// Who reads its configuration space.
+/// Rules of threads that read its configuration space.
 pub(super) const READS: &[Rule] = rules! {
     SYS_pread64 rare "needs a card at vfio-pci": "its configuration space";
 };
 
-/// Who starts the thread of its interrupts.
+/// Rules of threads that start the thread of its interrupts.
 pub(super) const LISTENS: &[Rule] = rules! {
     SYS_epoll_create1 rare "needs a card at vfio-pci": "the thread of its interrupts";
     SYS_epoll_ctl rare "needs a card at vfio-pci": "the same";

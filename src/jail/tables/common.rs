@@ -1,4 +1,4 @@
-//! What several kinds of threads need.
+//! Rules that several kinds of threads need.
 
 use libc::{PROT_EXEC, SIGABRT, SIGBUS, SIGSEGV};
 

@@ -137,7 +137,7 @@ pub(crate) const TRACE: &[&[Rule]] = &[
     },
 ];
 
-/// Serves whoever records while the VM works.
+/// Serves clients that record while the VM works.
 pub(crate) const RECORDER: &[&[Rule]] = &[
     BASE,
     END,

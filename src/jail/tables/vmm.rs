@@ -27,7 +27,7 @@ const ROUTES: Test = Test::Is(0x4008_ae6a);
 /// `KVM_IRQ_LINE`.
 const LINE: Test = Test::Is(0x4008_ae61);
 
-/// What a GPU needs whose guest's access is carried out.
+/// Rules for carrying out a guest's access to a GPU.
 const GPU: &[Rule] = rules! {
     SYS_read rare "needs KVM with hardware below it": "events, interrupts' descriptors";
     SYS_write rare "needs KVM with hardware below it": "interrupts, doorbells, the console, log";
@@ -50,7 +50,7 @@ const AGGREGATOR: &[Rule] = rules! {
     SYS_connect rare "needs KVM with hardware below it": "a new aggregator";
 };
 
-/// What follows from an access, or from what the aggregator says: windows, doorbells and interrupts change.
+/// Rules for the effects of an access, or of an aggregator's event: windows, doorbells and interrupts change.
 const MACHINE: &[Rule] = rules! {
     SYS_ioctl(1 SLOT) rare "needs KVM with hardware below it": "windows that are mapped into the guest, or not any more";
     SYS_ioctl(1 DOORBELL) rare "needs KVM with hardware below it": "doorbells that KVM signals";

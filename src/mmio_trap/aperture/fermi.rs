@@ -116,7 +116,7 @@ fn walk(
         return Walk { found: Err(FaultReason::VmLimitExceeded), shift: SMALL_PAGE_SHIFT };
     }
     let (found, shift) = look_up(directory, large_pages, address, memory);
-    // A page that goes beyond the limit is there as far as the limit.
+    // A page that crosses the limit is valid up to the limit.
     let is_cut = (address | ((1 << shift) - 1)) > limit;
     Walk { found, shift: if is_cut { SMALL_PAGE_SHIFT } else { shift } }
 }

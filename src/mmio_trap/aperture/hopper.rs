@@ -41,7 +41,7 @@ impl Translation for HopperTables {
 }
 
 impl HopperTables {
-    /// What the tables say of a page, and at which level they said it.
+    /// The mapping of a page by the tables, and the level at which it was found.
     fn look_up(&self, page: u64, memory: &impl PhysicalMemory) -> (Result<Mapping, FaultReason>, Level) {
         let nothing = |reason, level| (Err(reason), level);
         let root = match *self {

@@ -18,19 +18,19 @@ pub struct RegisterFileState {
     pub registers: Vec<(u32, u32)>,
     /// Accesses of note.
     pub counters: Counters,
-    /// The first register that was accessed and that no table lists, until its owner has been told.
+    /// The first register that was accessed and that no table lists, until it was reported to the owner.
     pub unlisted: Option<u32>,
-    /// True when the owner has been told of one.
+    /// True when one was reported to the owner.
     pub unlisted_told: bool,
 }
 
-/// What a register is after a reset.
+/// Value of a register after a reset.
 fn reset_value(index: &RegisterIndex, reg: Reg) -> u32 {
     index.definition(reg).map_or(0, |definition| definition.reset)
 }
 
 impl RegisterFile {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> RegisterFileState {
         let Self { index, pages, counters, notice } = self;
         let pages = pages.iter().zip((0..).step_by(PAGE_BYTES));

@@ -19,8 +19,8 @@ impl Format {
         }
     }
 
-    /// What a client wants whose `Accept` says this: OpenMetrics if it names that, and does not like plain
-    /// text better.
+    /// The format that a client's `Accept` header asks for: OpenMetrics if it names that, and does not prefer
+    /// plain text.
     pub fn wanted(accept: &str) -> Self {
         let weight = |name: &str| {
             let ranges = accept.split(',').filter_map(|range| {

@@ -1,7 +1,7 @@
 //! What operators' monitoring sees: aggregators' states as Prometheus metrics, as text.
 //!
-//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine, the limit, and
-//! what the GPU's thread does: as many series as there are of these, whatever guests do.
+//! Names begin with `gpuvmk_`, and units are base units. Labels are the GPU, the VM, the engine, the limit,
+//! and the kind of step of the GPU's thread. So guests cannot add series.
 
 mod format;
 
@@ -18,12 +18,12 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use format::Format;
 
-/// What an aggregator says (`status` of its control socket), or why it does not.
+/// An aggregator's status (`status` of its control socket), or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The GPU's name: that of its control socket without its ending.
     pub gpu: String,
-    /// Its state; `None` if nobody answered.
+    /// Its status; `None` if it did not answer.
     pub status: Option<Status>,
 }
 

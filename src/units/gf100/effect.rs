@@ -1,5 +1,5 @@
-//! What a register access asks of the world outside the unit models. The models return these as values; the
-//! function carries them out after it has let go of the models' lock.
+//! Effects of a register access outside the unit models. The models return these as values; the function
+//! carries them out after it has released the models' lock.
 
 use super::idle::CounterChange;
 use gpuvmk_backend::FifoState;
@@ -36,7 +36,7 @@ pub enum FlushTarget {
 /// A consequence of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What may execute has changed.
+    /// The set of units that may execute has changed.
     FifoState(FifoState),
     /// Large pages have another size.
     LargePages {
@@ -62,7 +62,7 @@ pub enum Effect {
     CommitRunlist(PhysicalAddress, u32),
     /// A channel is to leave its engine.
     Preempt(GuestChannel),
-    /// What the driver would notice of the end of work may have changed.
+    /// The driver's interest in notifications of finished work may have changed.
     TellInterest,
     /// Runlist processing is stopped or goes on.
     BlockRunlist(bool),
@@ -87,7 +87,7 @@ pub enum Effect {
     FunctionReset,
 }
 
-/// What a register read needs from outside the unit models.
+/// A register read that needs values from outside the unit models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadResult {
     /// Nothing: this is the value.
@@ -100,6 +100,6 @@ pub enum ReadResult {
     PreemptStatus(u32),
     /// Which engines rest.
     IdleStatus,
-    /// What an idle counter has counted.
+    /// The value of an idle counter.
     IdleCount(u32),
 }

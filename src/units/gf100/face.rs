@@ -34,7 +34,7 @@ pub struct Face {
     /// Register writes by FECS whose consequences were dropped.
     dropped_patches: AtomicU64,
     window_faults: AtomicU64,
-    /// Who has mapped what the windows show.
+    /// The front end that has mapped windows.
     watcher: Watcher,
 }
 
@@ -126,7 +126,7 @@ impl Face {
         Some(self.doorbell_area.load(Ordering::Acquire)).filter(|area| *area != NO_AREA)
     }
 
-    /// Who is told when a window shows something else.
+    /// The watcher that is called when a window shows other memory.
     pub fn watcher(&self) -> &Watcher {
         &self.watcher
     }

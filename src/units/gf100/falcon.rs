@@ -214,7 +214,7 @@ pub struct FalconState {
 }
 
 impl Falcon {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> FalconState {
         let Self {
             code,
@@ -247,7 +247,7 @@ impl Falcon {
     /// A falcon with the memory sizes that its HW_CONFIG register tells, in a saved state.
     ///
     /// # Errors
-    /// Its memories do not hold what is to be in them, or it runs, or has code, that nobody uploaded.
+    /// Its memories have wrong sizes, or it runs, or has code, without an upload.
     pub fn from_state(state: &FalconState, hw_config: u32) -> Result<Self, StateError> {
         let check = Check("falcon");
         let fresh = Self::new(hw_config);

@@ -201,7 +201,7 @@ pub struct ContextSwitchState {
 }
 
 impl ContextSwitch {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> ContextSwitchState {
         // Nothing raises an interrupt of the host here.
         let Self { fecs, gpccs, mailbox, argument, current, next, host_interrupts: _ } = self;

@@ -32,12 +32,15 @@ pub use state::Gf100State;
 
 /// A GF100 over whatever executes its work.
 ///
-/// Locks, in this order: `order` (one register write with its effects at a time; held while the back is
-/// called), then that of `interest_tracker` (held while the back is called, which sends events), then a
-/// window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls back), then
-/// the units (inside [`Face`]; never held while the back is called). Events from the back take the units'
-/// lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none. Only
-/// [`Self::state`] holds both windows at once, `bar1` first.
+/// Locks, in this order:
+///
+/// 1. `order`: one register write with its effects at a time; held while the back is called.
+/// 2. that of `interest_tracker`: held while the back is called, which sends events.
+/// 3. a window (`bar1`, `bar3`): held while the back accesses memory, which neither blocks nor calls back.
+/// 4. the units (inside [`Face`]): never held while the back is called.
+///
+/// Events from the back take the units' lock only. Reads take no `order`; BAR1 and BAR3 data takes the
+/// window's lock alone, PRAMIN none. Only [`Self::state`] holds both windows at once, `bar1` first.
 pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,
@@ -97,7 +100,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         function
     }
 
-    /// What executes behind the registers.
+    /// The back that executes behind the registers.
     pub fn backend(&self) -> &Arc<B> {
         &self.backend
     }
@@ -125,7 +128,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     fn reset_ordered(&self, _order: &MutexGuard<'_, ()>) {
         let hidden = self.face.watcher().hide();
         self.backend.reset();
-        // What the back still says of the time before is forgotten with it.
+        // Late events of the back are dropped with it.
         self.interest_tracker.reset(&*self.backend);
         self.face.lock().reset();
         locked(&self.bar1).reset();

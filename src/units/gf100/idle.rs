@@ -5,7 +5,7 @@
 //! nouveau's and nvgpu's use of the same registers on GK20A and later. Neither tells the clock's rate: a
 //! driver lets one counter count always, and compares. Here a tick is 5 ns.
 //!
-//! A counter that watches several engines at once counts nothing here: nobody asked for that so far.
+//! Not handled: a counter that watches several engines at once. It stays 0.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const WHILE_IDLE: u32 = NV_PPMU_IDLE_CTRL::IDLE.mask();
 /// Both: counts always.
 const ALWAYS: u32 = WHILE_IDLE | WHILE_BUSY;
 
-/// What engines have done since a fixed moment.
+/// Activity of engines since a fixed moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// Time since then.
@@ -40,7 +40,7 @@ impl Activity {
     }
 }
 
-/// What a counter is told.
+/// A change of a counter's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterChange {
     /// Other engines.
@@ -80,9 +80,9 @@ impl IdleRegister {
 struct Counter {
     mask: u32,
     mode: u32,
-    /// What it counts in this mode began with so many ticks.
+    /// Ticks at the start of counting in this mode.
     from: u64,
-    /// What it had counted before.
+    /// Its value before that.
     carried: u64,
 }
 
@@ -163,7 +163,7 @@ pub struct IdleCounterState {
 }
 
 impl IdleCounters {
-    /// What is to be saved, when the engines have done so much.
+    /// The state to save, at the engines' given activity.
     pub fn state(&self, activity: &Activity) -> [IdleCounterState; COUNTERS] {
         self.0.each_ref().map(|counter| {
             let count = counter.count(activity);

@@ -25,7 +25,7 @@ pub struct Pbus {
     bar3: u32,
 }
 
-/// What a register that names an instance block or a runlist says.
+/// The address in a register that names an instance block or a runlist.
 pub const fn target_and_page(value: u32) -> PhysicalAddress {
     PhysicalAddress {
         aperture: aperture(BLOCK::TARGET.get(value)),
@@ -33,8 +33,8 @@ pub const fn target_and_page(value: u32) -> PhysicalAddress {
     }
 }
 
-/// Aperture of a two-bit target field. 1 (peer) is nobody's memory; what it names lies beyond every VRAM or
-/// in no mapping, so that it counts as VRAM here.
+/// Aperture of a two-bit target field. 1 (peer memory) counts as VRAM here: there is no peer, and such
+/// addresses lie beyond VRAM.
 pub const fn aperture(target: u32) -> Aperture {
     match ramin::aperture(target) {
         Some(aperture) => aperture,
@@ -42,7 +42,7 @@ pub const fn aperture(target: u32) -> Aperture {
     }
 }
 
-/// What PRAMIN shows for a value of NV_PBUS_BAR0_WINDOW.
+/// First address that PRAMIN shows for a value of NV_PBUS_BAR0_WINDOW.
 pub const fn window_start(value: u32) -> PhysicalAddress {
     PhysicalAddress {
         aperture: aperture(NV_PBUS_BAR0_WINDOW::TARGET.get(value)),
@@ -130,7 +130,7 @@ pub struct PbusState {
 }
 
 impl Pbus {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> PbusState {
         // Nothing raises an interrupt here.
         let Self { interrupts: _, interrupt_enable, window, bar1, bar3 } = *self;

@@ -41,7 +41,7 @@ impl Pce {
 }
 
 impl Pce {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> FalconState {
         // Where it lies is a matter of the chip.
         let Self { base: _, falcon } = self;

@@ -112,7 +112,7 @@ pub struct PfbState {
 }
 
 impl Pfb {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> PfbState {
         let Self { settings, directory, command } = *self;
         PfbState { mmu_ctrl: settings, mmu_invalidate_pdb: directory, mmu_invalidate: command }

@@ -3,7 +3,7 @@
 //! An error of the engine sets a bit of NV_PGRAPH_INTR and the registers that describe it; the engine stays
 //! stopped until the driver allows methods again (the mediator and the software GPU stop the channel, so that
 //! the register is stored only). State bundles and method defaults that drivers write by hand are done at
-//! once. What lists of context registers set is scratch.
+//! once. Registers that lists of context registers set are scratch.
 //!
 //! A further error while one is reported waits until it was cleared, as the engine would stand still in
 //! hardware. The queue is bounded by the number of channels: a channel is stopped by its error.
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 const CONTROLLERS: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
 /// NV_PGRAPH_INTR: a class refused data.
 const CLASS_ERROR: u32 = NV_PGRAPH_INTR::CLASS_ERROR.mask();
-/// Reason that is told with a class error: an invalid value.
+/// Reason of a class error: an invalid value.
 const INVALID_VALUE: u32 = NV_PGRAPH_CLASS_ERROR::CODE.of(NV_PGRAPH_CLASS_ERROR::CODE::INVALID_VALUE);
 /// Request bit of the power mode; it clears when the mode is reached.
 const POWER_REQUEST: u32 = NV_PGRAPH_PRI_FE_PWR_MODE::REQ_SEND.mask();
@@ -168,7 +168,7 @@ pub struct PgraphState {
 }
 
 impl Pgraph {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> PgraphState {
         let Self {
             controllers,

@@ -1,8 +1,8 @@
 //! PMC: unit resets and the top of the interrupt tree.
 //!
-//! The tree is a matter of levels: a unit's bit in NV_PMC_INTR follows the unit's own status and enables, and
-//! the line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out. How
-//! the line becomes INTx or a message is the concern of [`crate::interrupt`].
+//! The tree is level-triggered: a unit's bit in NV_PMC_INTR follows the unit's own status and enables. The
+//! line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out.
+//! [`crate::interrupt`] makes INTx or a message of the line.
 //!
 //! A unit whose enable bit is clear is in reset: its registers answer with an error pattern, writes are lost,
 //! and its state is the reset state when it comes back.
@@ -115,7 +115,7 @@ pub struct PmcState {
 }
 
 impl Pmc {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> PmcState {
         let Self { enable, pbdma, line_enable, mask } = *self;
         PmcState { enable, enable_pbdma: pbdma, intr_en_0: line_enable, intr_msk_0: mask }

@@ -89,7 +89,7 @@ pub struct PmuState {
 }
 
 impl Pmu {
-    /// What is to be saved, when the engines have done so much.
+    /// The state to save, at the engines' given activity.
     pub fn state(&self, activity: &Activity) -> PmuState {
         let Self { falcon, queue, idle } = self;
         PmuState { falcon: falcon.state(), queue_head: *queue, idle: idle.state(activity) }

@@ -27,13 +27,13 @@ use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use gpuvmk_pci::config_space::{ConfigSpace, Control};
 pub use state::RegistersState;
 
-/// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
-/// by cause.
+/// The value that a read of a unit in reset gives. Drivers test the upper half only; the ring's own error
+/// codes differ by cause.
 pub const IN_RESET: u32 = 0xbadf_1100;
 
-/// Interrupt registers read 0 in reset, as nothing is pending there. A driver's handler that runs on one CPU
-/// while another resets the unit would take the error pattern for interrupts; with the register accesses of
-/// real hardware, some hundred times faster, the two hardly ever meet.
+/// True for interrupt registers, which read 0 in reset, as nothing is pending there. A driver's handler that
+/// runs on one CPU while another CPU resets the unit would take the error pattern for interrupts. On real
+/// hardware, with accesses some hundred times faster, the two hardly ever meet.
 const fn tells_interrupts(reg: Reg) -> bool {
     matches!(
         reg,
@@ -44,7 +44,7 @@ const fn tells_interrupts(reg: Reg) -> bool {
 /// First byte of the configuration space mirror.
 const MIRROR: u32 = pci::NV_XVE.base;
 
-/// Who answers for a register.
+/// The unit that a register belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Pmc,
@@ -56,7 +56,7 @@ enum Unit {
     Pce(usize),
     Pmu,
     Pgraph,
-    /// Nobody: registers without behaviour.
+    /// None: registers without behaviour.
     Other,
 }
 
@@ -224,7 +224,7 @@ impl Registers {
         self.update_interrupts(clock);
     }
 
-    /// What one of the PMU's idle counters has counted.
+    /// The value of one of the PMU's idle counters.
     pub fn idle_count(&self, counter: u32, activity: &Activity) -> u32 {
         self.pmu.idle.count(counter, activity)
     }
@@ -256,7 +256,7 @@ impl Registers {
             || Pfifo::shows_non_stall(reg)
     }
 
-    /// What the driver would notice of a method that asks for an interrupt.
+    /// The driver's interest in the interrupt of a method that asks for one.
     pub fn interest(&self) -> InterruptInterest {
         match self.pfifo.tells_non_stall() {
             false => InterruptInterest::Masked,

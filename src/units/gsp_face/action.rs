@@ -1,5 +1,5 @@
-//! What a register access asks of the world outside the unit models. The models return these as values; the
-//! function carries them out after it has let go of the models' lock.
+//! Effects of a register access outside the unit models. The models return these as values; the function
+//! carries them out after it has released the models' lock.
 
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
@@ -54,7 +54,7 @@ pub enum Action {
     Invalidate(Invalidation),
     /// A channel has new work.
     Doorbell(Token),
-    /// What the driver would notice of the end of work may have changed.
+    /// The driver's interest in notifications of finished work may have changed.
     TellInterest,
     /// Configuration space was asked for a function-level reset.
     FunctionReset,

@@ -1,4 +1,4 @@
-//! What a GH100 is to the PCI bus: identity, regions and configuration space.
+//! A GPU with GSP on the PCI bus: identity, regions and configuration space.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
 const CLASS: u32 = 0x03_0200;
 
-/// What distinguishes one card from another of its chip.
+/// The properties that distinguish one card from another of its chip.
 #[derive(Clone)]
 pub struct GspFaceConfig {
     /// PCI device id. Drivers tell the chip by its registers.

@@ -1,18 +1,19 @@
-//! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet
-//! there.
+//! The parts that the function and the back's events share: units, windows, GSP, and the locking rules.
 //!
-//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that
-//! of the interest tracker (held while the back is called, which sends events), then one of the others: a
-//! window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
-//! the stopped channels (none of these is held while anything else is called, but for the interrupt sink
-//! under the units').
+//! Locks, in this order:
+//!
+//! 1. GSP: held while the back is called, which may wait for another process.
+//! 2. that of the interest tracker: held while the back is called, which sends events.
+//! 3. one of the others: a window (held while the back accesses memory, which neither waits nor calls back),
+//!    the units, the tokens, or the stopped channels. The last three are not held while anything else is
+//!    called, except the interrupt sink under the units' lock.
 //!
 //! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
-//! listed ([`super::stops`]); then the event tries to take GSP to tell it. If somebody holds GSP, that one
-//! looks at the list again after it let go: either it or the event finds the entry.
+//! listed ([`super::stops`]); then the event tries to lock GSP and deliver it. If another thread holds GSP,
+//! that thread checks the list again after it released the lock: one of both finds the entry.
 //!
 //! [`Core::freeze`] is the one exception: it holds all of them at once, in the order GSP, BAR1, BAR2, units,
-//! stopped channels, so that a state is taken at one point. Nobody else holds two of the last four.
+//! stopped channels, so that a state is taken at one point. No other code holds two of the last four.
 //!
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
@@ -53,7 +54,7 @@ pub use state::{GspFaceState, Parts};
 struct Processor<B> {
     gsp: Gsp,
     config: GspConfig,
-    /// Gone when the function is: nobody who holds GSP is then the last to hold the back.
+    /// Weak, so that a thread that holds GSP is never the last owner of the back.
     back: Weak<B>,
 }
 
@@ -70,7 +71,7 @@ pub struct Core<B> {
     stops: Mutex<Stops>,
     pub window_faults: AtomicU64,
     pub bad_doorbells: AtomicU64,
-    /// Who has mapped what the windows show.
+    /// The front end that has mapped windows.
     pub watcher: Watcher,
     /// Where the directories of BAR1 and BAR2 are.
     roots: [u64; 2],
@@ -144,7 +145,7 @@ impl<B: GspBackend> Core<B> {
     pub fn commands(&self, back: &B) {
         {
             let mut processor = locked(&self.processor);
-            // What stopped before is told of the channels that there were then.
+            // Earlier stops are delivered first: they are about the channels that existed then.
             self.tell_stopped(back, &mut processor.gsp);
             let effects = processor.gsp.commands(back);
             self.apply(back, &effects);
@@ -162,7 +163,7 @@ impl<B: GspBackend> Core<B> {
         back.note_objects(fresh.take_object_usage());
         back.reset();
         processor.gsp = fresh;
-        // What the back still says of the time before is forgotten with it.
+        // Late events of the back are dropped with it.
         self.interest_tracker.reset(back);
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
@@ -180,7 +181,7 @@ impl<B: GspBackend> Core<B> {
         if known.is_some() {
             return known;
         }
-        // Remembered with GSP held, so that nobody's refresh is missed.
+        // Stored with GSP held, so that no refresh is missed.
         let processor = locked(&self.processor);
         let target = processor.gsp.doorbell_target(token.runlist, token.chid)?;
         locked(&self.tokens).put(token, target);
@@ -198,14 +199,13 @@ impl<B: GspBackend> Core<B> {
         tokens.known().map(|token| CoalescableWrite { region, offset, value: token.into() }).collect()
     }
 
-    /// What GSP counted since the function was reset.
+    /// GSP's counters since the function was reset.
     pub fn gsp_counters(&self) -> GspCounters {
         locked(&self.processor).gsp.counters()
     }
 
-    /// Drops what the windows remember of their tables, which those who mapped what they show may have to
-    /// follow. A window whose own directory was not named shows what it showed: only what nobody looked at
-    /// since is translated anew.
+    /// Drops the windows' cached translations, and calls the watcher if mapped memory may have changed. A
+    /// window whose own directory was not named shows the same memory as before.
     pub fn invalidate_windows(&self, back: &B, directory: PhysicalAddress) {
         // Every invalidation empties the small TLBs of the windows: walks are cheap.
         locked(&self.bar1).flush_all();
@@ -248,7 +248,7 @@ impl<B: GspBackend> Core<B> {
         locked(&self.processor).back = Weak::new();
     }
 
-    /// What every holder of GSP does before it lets go.
+    /// Work of every holder of GSP before it releases the lock.
     fn finish(&self, back: &B, processor: &mut Processor<B>) {
         self.tell_stopped(back, &mut processor.gsp);
         back.note_objects(processor.gsp.take_object_usage());
@@ -297,7 +297,7 @@ impl<B: GspBackend> Core<B> {
         }
     }
 
-    /// Tells GSP of stopped channels, unless somebody holds it, who then does.
+    /// Delivers stopped channels to GSP, unless another thread holds it, which then delivers them.
     pub fn deliver(&self) {
         while !locked(&self.stops).is_empty() {
             let Some(mut processor) = self.try_processor() else { return };

@@ -95,7 +95,7 @@ impl Face {
     }
 }
 
-/// Says once that a driver uses registers that nobody described.
+/// Logs once that a driver uses registers that no table lists.
 fn tell_unlisted(units: &mut Registers) {
     if let Some(Reg(offset)) = units.take_notice() {
         log::info!(

@@ -1,11 +1,11 @@
 //! The registers of the GSP processor: whether its firmware runs, its mailboxes, and its interrupt.
 //!
 //! Every event goes to the interrupt tree, also while an earlier one is not acknowledged (drivers never
-//! acknowledge what they polled for, such as the end of the boot). An acknowledgement that leaves nothing
-//! pending takes the vector out of the tree as well: nouveau's handler clears the tree first and acknowledges
-//! then, and an event between the two would otherwise interrupt once more with GSP quiet, which Linux takes
-//! for a stray interrupt and disables. Nothing is lost by it: the driver looks at the queue after the
-//! acknowledgement.
+//! acknowledge events that they polled for, such as the end of the boot). An acknowledgement that leaves
+//! nothing pending also takes the vector out of the tree. The reason: nouveau's handler clears the tree first
+//! and acknowledges then. An event between the two would otherwise interrupt once more with GSP quiet, which
+//! Linux takes for a stray interrupt and disables. Nothing is lost by it: the driver reads the queue after
+//! the acknowledgement.
 
 use gpuvmk_chip::gh100::regs::gsp::*;
 use gpuvmk_chip::registers::Reg;
@@ -37,7 +37,7 @@ pub enum Firmware {
     Halted,
 }
 
-/// What a register write asks for.
+/// Effect of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Nothing.
@@ -134,7 +134,7 @@ pub struct GspFalconState {
 }
 
 impl GspFalcon {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> GspFalconState {
         let Self { firmware, mailboxes, interrupts } = self;
         GspFalconState { firmware: *firmware, mailbox: *mailboxes, irqstat: *interrupts }

@@ -1,4 +1,4 @@
-//! FSP: the processor that a driver asks to boot GSP, as far as that message goes.
+//! FSP: the processor that a driver asks to boot GSP. Only that message is modelled.
 //!
 //! The driver writes its message into EMEM through a port that moves on by itself, sets the queue's tail to
 //! the last word and then the head, which sends it. FSP takes it at once: head and tail are equal again when
@@ -71,7 +71,7 @@ pub enum FspError {
         /// Bytes of its payload.
         size: u16,
     },
-    /// What the boot message points at is no acceptable set of parameters.
+    /// The parameters that the boot message points at are not acceptable.
     #[error("the boot parameters at {address:#x} are {why}")]
     Parameters {
         /// Bus address.
@@ -85,7 +85,7 @@ pub enum FspError {
 }
 
 impl FspError {
-    /// What the driver is told.
+    /// The error code for the driver.
     pub const fn code(self) -> u32 {
         match self {
             Self::Pointers { .. } | Self::Headers { .. } | Self::Size { .. } | Self::Parameters { .. } => {
@@ -254,7 +254,7 @@ pub struct FspState {
 }
 
 impl Fsp {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> FspState {
         let Self { emem, port, queue_head, queue_tail, answer_head, answer_tail } = self;
         FspState {

@@ -51,20 +51,20 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         Ok(Self::connected(backend, core))
     }
 
-    /// A function in a saved state, connected to `backend`'s events. `config` is that of the function that was
-    /// saved, with any clock: time goes on from where it was.
+    /// A function in a saved state, connected to `backend`'s events. `config` is that of the function that
+    /// was saved, with any clock: time goes on from where it was.
     ///
-    /// The back is told where BAR2 looks, how many objects there are and what the driver would notice of the
-    /// end of work. All else that it knows by what a driver asked GSP for must be in it already, by its own
-    /// state or because the caller tells it: memory and its DMA mappings, and the channels, in the slots that
-    /// the state names, with their objects and whether they are scheduled (unless all are held back).
+    /// The back gets the position of BAR2, the number of objects and the driver's interest in notifications.
+    /// All other state that a driver's requests gave it must be in it already, from its own saved state or by
+    /// calls of the caller: memory and its DMA mappings, and the channels, in the slots that the state names,
+    /// with their objects and whether they are scheduled (unless all are held back).
     ///
-    /// Nobody is connected to its interrupts, and nobody watches its windows. Whoever is connected is told
-    /// the line's level. A message that was sent is not sent again. The driver is told of stopped channels
-    /// that it had not been told of.
+    /// No sink is connected to its interrupts, and no watcher to its windows. A sink that is connected gets
+    /// the line's level. A message that was sent is not sent again. Stopped channels that were not reported
+    /// to the driver are reported now.
     ///
     /// # Errors
-    /// See [`RestoreError`]. The back was told nothing then.
+    /// See [`RestoreError`]. The back was not called then.
     pub fn from_state(
         backend: Arc<B>,
         config: GspFaceConfig,
@@ -103,7 +103,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
 }
 
 impl<B: GspBackend> GspFunction<B> {
-    /// What executes behind the registers.
+    /// The back that executes behind the registers.
     pub fn backend(&self) -> &Arc<B> {
         &self.backend
     }
@@ -132,14 +132,14 @@ impl<B: GspBackend> GspFunction<B> {
         }
     }
 
-    /// What is to be saved, taken at one point between events of the back. What the back has kept of the end
-    /// of work is brought first, and is in it. The caller has seen to it that no access is under way: the
-    /// guest's processors stand still, and the front end has carried out what they asked for.
+    /// The state to save, taken at one point between events of the back. Notifications that the back has held
+    /// back are delivered first, and are in it. The caller makes sure that no access is under way: the
+    /// guest's processors stand still, and the front end has finished their accesses.
     pub fn state(&self) -> GspFaceState {
         self.core.state(&self.backend)
     }
 
-    /// What the virtual GSP counted since the last function reset.
+    /// The virtual GSP's counters since the last function reset.
     pub fn gsp_counters(&self) -> gpuvmk_gsp::Counters {
         self.core.gsp_counters()
     }
@@ -175,7 +175,7 @@ impl<B: GspBackend> GspFunction<B> {
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
-            // What is taken away is also what nobody has told of yet.
+            // A driver that clears vectors also clears those of notifications that are still held back.
             if Vfn::steers(lane.reg) {
                 self.core.interest_tracker.bring(&*self.backend);
             }

@@ -1,7 +1,7 @@
 //! The first page of BAR0 as memory: NV_PMC_BOOT_0, which a driver reads in every interrupt, and scratch.
 //!
-//! A front end may map the page, so that reading it costs nothing. What a driver writes there it reads back,
-//! until the function is reset. Where the host has no memory for it, the registers are trapped as all others.
+//! A front end may map the page, so that reading it costs nothing. A driver's writes there read back, until
+//! the function is reset. Where the host has no memory for it, the registers are trapped as all others.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -51,7 +51,7 @@ impl IdentityPage {
         self.0.as_ref().is_some_and(|(memory, _)| memory.read(offset, data).is_ok())
     }
 
-    /// Writes. False when the registers are to be told.
+    /// Writes. False when the registers must handle the write.
     pub fn write(&self, offset: u64, data: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|(memory, _)| memory.write(offset, data).is_ok())
     }
@@ -65,8 +65,8 @@ impl IdentityPage {
 }
 
 impl IdentityPage {
-    /// What is to be saved: the page; none where the registers are trapped. Whoever has it mapped may write
-    /// meanwhile.
+    /// The state to save: the page; `None` where the registers are trapped. A guest that has it mapped may
+    /// write meanwhile.
     pub fn state(&self) -> Option<Words> {
         let Self(page) = self;
         let (memory, _) = page.as_ref()?;

@@ -79,7 +79,7 @@ pub struct MmuInvalidateState {
 }
 
 impl MmuInvalidate {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> MmuInvalidateState {
         let Self { pdb, upper, command } = *self;
         MmuInvalidateState { pdb, upper_pdb: upper, invalidate: command }

@@ -1,6 +1,6 @@
 //! The register face of a GPU whose driver asks GSP firmware: FSP and GSP mailboxes, the VFN interrupt tree,
-//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`]. There is one
-//! such chip, GH100.
+//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`]. There is
+//! one such chip, GH100.
 //!
 //! [`GspFunction`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
 //! a register write returns its consequences as [`action`] values, which the function carries out.

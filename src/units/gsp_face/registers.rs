@@ -27,7 +27,7 @@ const MIB_SHIFT: u32 = 20;
 /// log2 of the steps in which PRAMIN moves.
 const PRAMIN_STEP_SHIFT: u32 = 16;
 
-/// Who answers for a register with behaviour.
+/// The unit that a register with behaviour belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Host,
@@ -37,7 +37,7 @@ enum Unit {
     Vfn,
     Invalidate,
     UserMode,
-    /// Nobody.
+    /// None.
     Other,
 }
 
@@ -191,7 +191,7 @@ impl Registers {
         }
     }
 
-    /// What the driver would notice of work that asks for a notification.
+    /// The driver's interest in notifications of finished work.
     pub fn interest(&self) -> InterruptInterest {
         let of = |engine: &Engine| self.vfn.is_enabled(vector::non_stall(*engine));
         let enabled: EngineSet = Engine::ALL.into_iter().filter(of).map(EngineSet::from).collect();

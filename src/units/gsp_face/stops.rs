@@ -1,8 +1,8 @@
 //! Channels that the back stopped and of which GSP has not told the driver yet.
 //!
-//! Events come from threads that may not wait for GSP: it may be waiting for the very process that sends
-//! them. They leave the event here; whoever holds GSP takes them when it finishes. A channel is listed once,
-//! for the first reason: what follows is about a channel that stands still.
+//! Events come from threads that must not wait for GSP: it may be waiting for the very process that sends
+//! them. They leave the event here, and the holder of GSP takes them when it finishes. A channel is listed
+//! once, for the first reason: later ones are about a channel that stands still.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ pub struct StopsState {
 }
 
 impl Stops {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> StopsState {
         let Self { waiting, dropped } = self;
         StopsState { waiting: waiting.clone(), dropped: *dropped }

@@ -1,8 +1,8 @@
 //! Which channel a doorbell's token names, remembered so that a doorbell need not ask GSP, which may be busy.
 //!
-//! A fixed number of places, one for each value of a token's low bits; a collision costs a question. Who
-//! holds GSP brings the places up to date before it lets go. While GSP carries commands out, a doorbell sees
-//! what was true before: the guest that frees a channel and rings it at the same time gets either.
+//! A fixed number of places, one for each value of a token's low bits; a collision costs a lookup in GSP. The
+//! holder of GSP updates the places before it releases the lock. While GSP carries commands out, a doorbell
+//! sees the state before them: a guest that frees a channel and rings it at the same time gets either result.
 
 use super::action::Token;
 use gpuvmk_gsp::DoorbellTarget;

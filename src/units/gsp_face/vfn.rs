@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 /// Leaves of the tree.
 const LEAVES: usize = 16;
 
-/// What enables and disables vectors of each leaf. Both show what is enabled.
+/// The registers that enable and disable vectors of each leaf. Both read as the enabled vectors.
 const ENABLES: [RegArray; 2] =
     [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR];
 
-/// What a register write does to the output.
+/// Effect of a register write on the interrupt output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rearm {
     /// The next message may go, also for what is pending already.
@@ -35,7 +35,7 @@ pub struct Vfn {
 }
 
 impl Vfn {
-    /// Raises a vector. Vectors beyond the tree are nobody's.
+    /// Raises a vector. Vectors beyond the tree are ignored.
     pub fn raise(&mut self, vector: u32) {
         let (leaf, bit) = place(vector);
         if let Some(pending) = self.pending.get_mut(leaf) {
@@ -158,7 +158,7 @@ pub struct VfnState {
 }
 
 impl Vfn {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> VfnState {
         let Self { pending, enabled, top_enabled } = self;
         VfnState { leaf: *pending, leaf_en: *enabled, top_en: *top_enabled }

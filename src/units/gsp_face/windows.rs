@@ -34,7 +34,7 @@ impl<B: GspBackend> PhysicalMemory for VramMemory<'_, B> {
     }
 }
 
-/// The back's memory as far as only the CPU writes it.
+/// The back's memory that only the CPU writes.
 pub(super) struct TableMemory<'a, B>(pub(super) &'a B);
 
 impl<B: GspBackend> PhysicalMemory for TableMemory<'_, B> {
@@ -87,7 +87,7 @@ impl<B: GspBackend> GspFunction<B> {
 
     pub(super) fn write_pramin(&self, offset: u64, data: &[u8]) {
         if let Some(target) = self.pramin(offset) {
-            // What has no memory behind it is lost, as on the bus.
+            // A write without memory behind it is lost, as on the bus.
             let _ = self.tables().write(target, data);
         }
     }
@@ -102,7 +102,7 @@ impl<B: GspBackend> GspFunction<B> {
         PhysicalAddress { aperture: Aperture::Vram, address: self.core.face.pramin() }
     }
 
-    /// What a region shows that needs no trap.
+    /// Visits the memory of a region that needs no trap.
     pub(super) fn show_window(
         &self,
         region: Region,

@@ -18,12 +18,12 @@ use super::disk::{Disk, SECTOR_BYTES};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 128 << 10;
-/// What a disk without a name of its own says.
+/// Name of a disk that has none.
 const NAME: &[u8] = b"gpuvmk";
 
 /// The feature that the driver makes writes permanent by itself; without it each write is.
 pub(super) const FLUSH: u32 = VIRTIO_BLK_F_FLUSH;
-/// The feature that the queue says when it wants to be told of something.
+/// The feature of notification thresholds in the queue.
 pub(super) const EVENT_IDX: u32 = VIRTIO_RING_F_EVENT_IDX;
 
 /// Features of a disk.
@@ -33,7 +33,7 @@ pub(super) fn features(disk: &Disk) -> u64 {
     always.into_iter().chain(read_only).fold(0, |features, feature| features | 1 << feature)
 }
 
-/// The device's own configuration, as far as features make it valid (`virtio_blk_config`).
+/// The device's configuration (`virtio_blk_config`); only fields that offered features make valid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 pub(super) struct Config {

@@ -76,7 +76,7 @@ pub(super) struct QueuePlace {
 const UNSET: QueuePlace =
     QueuePlace { size: MAX_QUEUE_SIZE, enabled: false, descriptors: 0, available: 0, used: 0 };
 
-/// What a write asks the device to do.
+/// Effect of a write on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Effect {
@@ -88,7 +88,7 @@ pub(super) enum Effect {
     Reset,
 }
 
-/// What driver and device have agreed so far.
+/// State of the negotiation between driver and device.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     offered: u64,
@@ -124,7 +124,7 @@ impl Common {
         self.queue
     }
 
-    /// The device cannot go on; true when the driver, which uses it, is to be told.
+    /// Notes that the device cannot go on. True when the driver uses it and must be notified.
     pub(super) fn needs_reset(&mut self) -> bool {
         // One that has reset it meanwhile finds it as new.
         let tell = self.status.contains(Status::DRIVER_OK) && !self.status.contains(Status::NEEDS_RESET);

@@ -1,4 +1,4 @@
-//! What is behind a disk: a raw image or a block device of the host.
+//! The backing of a disk: a raw image or a block device of the host.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -30,7 +30,7 @@ pub enum DiskError {
     NotRaw {
         /// Path of the file.
         path: PathBuf,
-        /// What is the matter, and what to do.
+        /// The problem, and the remedy.
         why: String,
     },
     /// Another machine has it.
@@ -44,7 +44,7 @@ pub enum DiskError {
     },
 }
 
-/// A disk. As long as it is there, nobody else who locks files has it, unless all only read.
+/// A disk. It locks its file: other lockers are kept out while it lives, unless all only read.
 #[derive(Debug)]
 pub struct Disk {
     file: File,

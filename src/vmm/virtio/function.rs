@@ -41,13 +41,13 @@ pub enum FunctionError {
     Thread(#[source] io::Error),
 }
 
-/// What the driver sets up.
+/// The part that the driver sets up.
 struct Front {
     config: ConfigSpace,
     common: Common,
 }
 
-/// What the function and its thread share.
+/// The state that the function and its thread share.
 struct Shared {
     front: Mutex<Front>,
     work: Mutex<Work>,
@@ -109,7 +109,7 @@ impl Shared {
     fn serve(&self) {
         while self.bell.wait() {
             loop {
-                // Let go after each request: whoever stops the device waits for one at most.
+                // Unlocked after each request: stopping the device waits for one at most.
                 let step = lock(&self.work).step();
                 match step {
                     Ok(Step::Idle) => break,
@@ -178,7 +178,7 @@ impl Shared {
         let (events, write_through) = (front.common.has(EVENT_IDX), !front.common.has(FLUSH));
         let started = lock(&self.work).start(front.common.queue(), events, write_through);
         match started {
-            // What was made available before is notified by no one.
+            // Requests that were made available before get no notification.
             Ok(()) => self.bell.ring(),
             Err(broken) => self.stop_for(front, &broken),
         }

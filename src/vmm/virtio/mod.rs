@@ -5,9 +5,9 @@
 //! where, [`block`] what a request means, [`disk`] the file behind, [`worker`] the thread that serves the
 //! queue.
 //!
-//! The driver is not trusted: rings and requests are read by rust-vmm's `virtio-queue`, which bounds chains
-//! and checks addresses; a device whose driver breaks the rules stops and asks for a reset, as the
-//! specification wants it.
+//! The driver is not trusted. rust-vmm's `virtio-queue` reads rings and requests; it bounds chains and checks
+//! addresses. A device whose driver breaks the rules stops and asks for a reset, as the specification
+//! requires.
 
 mod block;
 mod common;

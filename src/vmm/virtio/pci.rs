@@ -1,5 +1,5 @@
-//! What a virtio function has where: its identity, the structures in its BAR and the capabilities that name
-//! them (virtio 1.2, 4.1.4).
+//! Layout of a virtio function: its identity, the structures in its BAR and the capabilities that name them
+//! (virtio 1.2, 4.1.4).
 
 use super::common;
 use gpuvmk_pci::config_space::{
@@ -11,7 +11,7 @@ use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 pub(super) const BAR: u8 = 0;
 /// Its bytes.
 const BAR_SIZE: u64 = 0x4000;
-/// Bytes between structures: a page, so that each can be told by its number.
+/// Bytes between structures: a page, so that the page number identifies each.
 pub(super) const STRUCTURE: u64 = 0x1000;
 
 /// The structures, by their places.

@@ -8,7 +8,7 @@ use vm_memory::{GuestAddress, GuestMemoryMmap};
 use super::block::{BadChain, Server};
 use super::common::{MAX_QUEUE_SIZE, QueuePlace};
 
-/// What breaks the rules so that the device cannot go on.
+/// A driver's violation of the protocol, after which the device cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProtocolError {
     #[error(
@@ -21,7 +21,7 @@ pub(super) enum ProtocolError {
     Chain(#[from] BadChain),
 }
 
-/// What one look at the queue came to.
+/// Result of one step at the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// There was nothing.
@@ -36,7 +36,7 @@ struct Active {
     write_through: bool,
 }
 
-/// What the thread works with. Held by it for one request at a time.
+/// The thread's data. The thread locks it for one request at a time.
 pub(super) struct Work {
     server: Server,
     memory: GuestMemoryMmap,
@@ -126,7 +126,7 @@ impl Work {
     }
 }
 
-/// What the thread is told.
+/// Orders to the thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Orders {
     look: bool,

@@ -34,7 +34,7 @@ pub enum FermiRootState {
 }
 
 impl FermiTables {
-    /// What is to be saved.
+    /// The state to save.
     pub const fn state(&self) -> FermiTablesState {
         let Self { root, large_pages } = self;
         let root = match *root {

@@ -78,7 +78,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     pub(super) fn write_bar0(&self, offset: u64, data: &[u8]) {
         if PRAMIN.contains(&offset) {
             if let Some(target) = self.pramin(offset) {
-                // What has no memory behind it is lost, as on the bus.
+                // A write without memory behind it is lost, as on the bus.
                 let _ = self.memory().write(target, data);
             }
             return;
@@ -164,12 +164,12 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         }
     }
 
-    /// What the engines have done up to now.
+    /// The engines' activity up to now.
     pub(super) fn activity(&self) -> Activity {
         Self::activity_of(&self.backend, self.face.clock())
     }
 
-    /// What a back's engines have done up to now.
+    /// The activity of a back's engines up to now.
     pub(super) fn activity_of(backend: &B, clock: &dyn Clock) -> Activity {
         let busy = ENGINES.map(|ids| backend.engine_busy_time(ids.engine));
         Activity { elapsed: Duration::from_nanos(clock.now()), busy }
@@ -211,7 +211,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     }
 }
 
-/// Says once that a driver uses registers that nobody described.
+/// Logs once that a driver uses registers that no table lists.
 fn tell_unlisted(notice: Option<Reg>) {
     if let Some(Reg(offset)) = notice {
         log::info!(

@@ -1,4 +1,4 @@
-//! What a GF100 is to the PCI bus: identity, regions and configuration space.
+//! A GF100 on the PCI bus: identity, regions and configuration space.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
 pub(super) const CLASS: u32 = 0x03_0200;
 
-/// What distinguishes one GF100 from another.
+/// The properties that distinguish one GF100 from another.
 #[derive(Clone)]
 pub struct Gf100Config {
     /// PCI device id. Drivers tell the chip by its registers.

@@ -36,9 +36,9 @@ pub struct Gf100State {
 }
 
 impl<B: EngineBackend + ?Sized> Gf100Function<B> {
-    /// What is to be saved, taken at one point between events of the back. What the back has kept of the end
-    /// of work is brought first, and is in it. The caller has seen to it that no access is under way: the
-    /// guest's processors stand still, and the front end has carried out what they asked for.
+    /// The state to save, taken at one point between events of the back. Notifications that the back has held
+    /// back are delivered first, and are in it. The caller makes sure that no access is under way: the
+    /// guest's processors stand still, and the front end has finished their accesses.
     pub fn state(&self) -> Gf100State {
         let order = locked(&self.order);
         self.interest_tracker.bring(&*self.backend);
@@ -61,17 +61,17 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// A GF100 in a saved state, connected to `backend`'s events. `config` is that of the function that was
     /// saved, with any clock: time goes on from where it was.
     ///
-    /// The back is told where PRAMIN and BAR3 look and what the driver would notice of the end of work. All
-    /// else that it knows by what a driver did must be in it already, by its own state or because the caller
-    /// tells it: memory and its DMA mappings, what may execute ([`EngineBackend::set_fifo_state`]), channels'
-    /// instance blocks and start bits, the runlist and whether it is blocked, the graphics context. The state
-    /// says them in its registers.
+    /// The back gets the positions of PRAMIN and BAR3 and the driver's interest in notifications. All other
+    /// state that a driver's accesses gave it must be in it already, from its own saved state or by calls of
+    /// the caller: memory and its DMA mappings, the units that may execute
+    /// ([`EngineBackend::set_fifo_state`]), channels' instance blocks and start bits, the runlist and whether
+    /// it is blocked, the graphics context. The saved registers have these values.
     ///
-    /// Nobody is connected to its interrupts, and nobody watches its windows. Whoever is connected is told
+    /// No sink is connected to its interrupts, and no watcher to its windows. A sink that is connected gets
     /// the line's level. A message that was sent is not sent again.
     ///
     /// # Errors
-    /// See [`RestoreError`]. The back was told nothing then.
+    /// See [`RestoreError`]. The back was not called then.
     pub fn from_state(
         backend: Arc<B>,
         config: Gf100Config,

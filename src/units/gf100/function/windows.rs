@@ -76,7 +76,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         self.face.watcher().changed(bar(window));
     }
 
-    /// What a region shows that needs no trap. In the USERD poll area loads need none.
+    /// Visits the memory of a region that needs no trap. In the USERD poll area loads need none.
     pub(super) fn show_window(
         &self,
         region: Region,
@@ -88,7 +88,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             return;
         }
         let runs = match region {
-            // Memory of its own is mapped for good.
+            // A back's own window memory is mapped for good.
             Region::Bar(0) if self.backend.windows().is_none() => {
                 let start = window_start(self.face.bar0_window());
                 moving_run(&PRAMIN, start, offset, size).into_iter().collect()

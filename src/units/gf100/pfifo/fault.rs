@@ -24,7 +24,7 @@ const HUB: u32 = NV_PFIFO_MMU_FAULT_INFO::HUB.mask();
 /// The access was a store.
 const WRITE: u32 = NV_PFIFO_MMU_FAULT_INFO::WRITE.mask();
 
-/// What a driver reads of a fault; also what is saved of it.
+/// The registers of a fault, as a driver reads them; also its saved state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -165,7 +165,7 @@ pub struct FaultsState {
 }
 
 impl Faults {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> FaultsState {
         let Self { occupied, records, waiting } = self;
         FaultsState { fault_id: *occupied, records: *records, waiting: waiting.iter().copied().collect() }

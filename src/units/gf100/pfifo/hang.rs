@@ -1,6 +1,6 @@
-//! Channels that the host took off an engine because they made no progress, shown as hardware shows a context
-//! switch that timed out: a scheduler error, and an engine that stands busy in the middle of switching the
-//! channel out.
+//! Channels that the host took off an engine because they made no progress. They look like a context switch
+//! that timed out: a scheduler error, and an engine that stands busy in the middle of switching the channel
+//! out.
 //!
 //! That is what a driver looks for: it pretends an MMU fault of such an engine, and recovers from that. The
 //! engine stands so until the driver stops the channel, or gives its number to another one. One is shown at a
@@ -67,7 +67,7 @@ impl Hangs {
 }
 
 impl Hangs {
-    /// What is to be saved: engines and channels, in order.
+    /// The state to save: engines and channels, in order.
     pub fn state(&self) -> Vec<(Engine, GuestChannel)> {
         let Self { waiting } = self;
         waiting.iter().copied().collect()

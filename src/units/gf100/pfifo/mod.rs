@@ -119,7 +119,7 @@ impl Pfifo {
         *self = Self::default();
     }
 
-    /// What enables interrupts, and the events of engines.
+    /// The interrupt enables, and the events of engines.
     #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
         (self.interrupt_enable, self.engine_event_enable, self.engine_events)

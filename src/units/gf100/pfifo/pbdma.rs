@@ -110,7 +110,7 @@ pub struct PbdmaState {
 }
 
 impl Pbdma {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> PbdmaState {
         let Self { interrupts, enable, method, data, channel, waiting } = self;
         PbdmaState {

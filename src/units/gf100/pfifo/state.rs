@@ -53,7 +53,7 @@ pub struct PfifoState {
 }
 
 impl Pfifo {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> PfifoState {
         let Self {
             enable,

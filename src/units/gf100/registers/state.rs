@@ -52,7 +52,7 @@ pub struct RegistersState {
 }
 
 impl Registers {
-    /// What is to be saved, when the engines have done so much.
+    /// The state to save, at the engines' given activity.
     pub fn state(&self, activity: &Activity) -> RegistersState {
         let Self {
             file,
@@ -69,7 +69,7 @@ impl Registers {
             control: _,
             output,
             vram,
-            // What the registers say, since the last write.
+            // Derived from the registers, at each write.
             told: _,
         } = self;
         RegistersState {

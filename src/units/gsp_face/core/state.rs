@@ -46,7 +46,7 @@ pub struct GspFaceState {
     pub bad_doorbells: u64,
 }
 
-/// What a [`Core`] is made of.
+/// The parts of a [`Core`].
 #[derive(Debug)]
 pub struct Parts {
     /// GSP.
@@ -59,7 +59,7 @@ pub struct Parts {
     pub bar1: Window<HopperTables>,
     /// BAR2.
     pub bar2: Window<HopperTables>,
-    /// Channels that wait to be told of.
+    /// Stopped channels that are not delivered yet.
     pub stops: Stops,
     /// CPU accesses through BAR1 and BAR2 that had no translation.
     pub window_faults: u64,
@@ -77,8 +77,8 @@ pub struct Frozen<'a, B> {
 }
 
 impl<B: GspBackend> Core<B> {
-    /// Holds everything, so that neither an event nor an access changes anything. What the back has kept of
-    /// the end of work is brought before.
+    /// Locks everything, so that neither an event nor an access changes the state. Notifications that the
+    /// back has held back are delivered before.
     pub fn freeze(&self, back: &B) -> Frozen<'_, B> {
         let processor = locked(&self.processor);
         self.interest_tracker.bring(back);
@@ -86,7 +86,7 @@ impl<B: GspBackend> Core<B> {
         Frozen { processor, bar1, bar2, units: self.face.lock(), stops: locked(&self.stops) }
     }
 
-    /// What is to be saved. Which tokens doorbells named is found again.
+    /// The state to save. The cache of tokens is left out; it fills again.
     pub fn state(&self, back: &B) -> GspFaceState {
         let frozen = self.freeze(back);
         let state = GspFaceState {
@@ -102,7 +102,7 @@ impl<B: GspBackend> Core<B> {
             bad_doorbells: self.bad_doorbells.load(Ordering::Relaxed),
         };
         drop(frozen);
-        // A channel that was stopped meanwhile could not be told of.
+        // A channel that was stopped meanwhile could not be delivered.
         self.deliver();
         state
     }

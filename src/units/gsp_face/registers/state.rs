@@ -43,7 +43,7 @@ pub struct RegistersState {
 }
 
 impl Registers {
-    /// What is to be saved, when the clock says `now`.
+    /// The state to save, at the clock's time `now`.
     pub fn state(&self, now: u64) -> RegistersState {
         let Self {
             file,
