@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
 
 use zerocopy::FromBytes;
 
-use super::action::Token;
+use super::effect::Token;
 use super::face::Face;
 use super::fsp::FspError;
 use super::identity_page::IdentityPage;
@@ -42,7 +42,7 @@ use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONC
 use gpuvmk_chip::gh100::mmu::{Directory, Pde};
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use gpuvmk_gsp::{Counters as GspCounters, DoorbellTarget, Effect, Gsp, GspConfig};
+use gpuvmk_gsp::{Counters as GspCounters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
@@ -269,22 +269,22 @@ impl<B: GspBackend> Core<B> {
         }
     }
 
-    fn apply(&self, back: &B, effects: &[Effect]) {
+    fn apply(&self, back: &B, effects: &[GspEffect]) {
         for effect in effects {
             match *effect {
-                Effect::Running => {
+                GspEffect::Running => {
                     let [root, _] = self.roots;
                     let root = PhysicalAddress { aperture: Aperture::Vram, address: root };
                     locked(&self.bar1).set_tables(HopperTables::Root(root));
                     self.tell_changed(back, 1);
                     self.face.lock().gsp_running();
                 }
-                Effect::Bar2Root(raw) => {
+                GspEffect::Bar2Root(raw) => {
                     locked(&self.bar2).set_tables(bar2_tables(raw));
                     self.tell_changed(back, 3);
                 }
-                Effect::Interrupt => self.face.lock().gsp_event(),
-                Effect::Halted { suspend } => {
+                GspEffect::Interrupt => self.face.lock().gsp_event(),
+                GspEffect::Halted { suspend } => {
                     if !suspend {
                         locked(&self.bar1).reset();
                         locked(&self.bar2).reset();

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::action::Action;
+use super::effect::Effect;
 use super::locked;
 use super::registers::Registers;
 use gpuvmk_chip::registers::Reg;
@@ -64,9 +64,9 @@ impl Face {
     }
 
     /// Writes a register and collects what follows from it.
-    pub fn write(&self, reg: Reg, word: Word, actions: &mut Vec<Action>) {
+    pub fn write(&self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         let mut units = self.lock();
-        units.write(reg, word, &*self.clock, actions);
+        units.write(reg, word, &*self.clock, effects);
         self.pramin.store(units.pramin_start(), Ordering::Release);
         tell_unlisted(&mut units);
     }

@@ -9,7 +9,7 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::action::Action;
+use super::effect::Effect;
 use gpuvmk_chip::gh100::fsp::{
     COT_VERSION, CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET,
     NOT_SUPPORTED, NVDM_COT, NVDM_HEADER, NVDM_VENDOR, OK, Response,
@@ -133,7 +133,7 @@ impl Fsp {
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word, actions: &mut Vec<Action>) {
+    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         match reg {
             NV_PFSP_EMEMC => self.port = word.merge(self.port) & (POSITION | AINCW | AINCR),
             NV_PFSP_EMEMD => {
@@ -148,7 +148,7 @@ impl Fsp {
                 self.queue_head = word.merge(self.queue_head);
                 // Equal pointers mean that there is no message.
                 if self.queue_head != self.queue_tail {
-                    self.take(actions);
+                    self.take(effects);
                 }
             }
             NV_PFSP_MSGQ_HEAD => self.answer_head = word.merge(self.answer_head),
@@ -162,16 +162,16 @@ impl Fsp {
         self.answer(NVDM_COT, result.err().map_or(OK, FspError::code));
     }
 
-    fn take(&mut self, actions: &mut Vec<Action>) {
+    fn take(&mut self, effects: &mut Vec<Effect>) {
         let result = self.message();
         self.queue_head = 0;
         self.queue_tail = 0;
         match result.and_then(|message| parse(&message)) {
-            Ok(parameters) => actions.push(Action::BootGsp { parameters }),
+            Ok(parameters) => effects.push(Effect::BootGsp { parameters }),
             Err(error) => {
                 let kind = if let FspError::Kind(kind) = error { kind } else { NVDM_COT };
                 self.answer(kind, error.code());
-                actions.push(Action::FspRefused(error));
+                effects.push(Effect::FspRefused(error));
             }
         }
     }
@@ -309,22 +309,22 @@ mod tests {
     }
 
     /// Sends a message as drivers do: in chunks of 256 bytes.
-    fn send(fsp: &mut Fsp, message: &[u8]) -> Vec<Action> {
-        let mut actions = Vec::new();
+    fn send(fsp: &mut Fsp, message: &[u8]) -> Vec<Effect> {
+        let mut effects = Vec::new();
         let mut at = 0;
         for chunk in message.chunks(256) {
-            fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | at), &mut actions);
+            fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | at), &mut effects);
             for word in chunk.chunks_exact(4) {
                 let word = u32::from_le_bytes(word.try_into().unwrap());
-                fsp.write(NV_PFSP_EMEMD, Word::full(word), &mut actions);
+                fsp.write(NV_PFSP_EMEMD, Word::full(word), &mut effects);
             }
             at += 256;
         }
         let tail = u32::try_from(message.len() - 4).unwrap();
-        fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut actions);
-        assert_eq!(actions, []);
-        fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(0), &mut actions);
-        actions
+        fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut effects);
+        assert_eq!(effects, []);
+        fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(0), &mut effects);
+        effects
     }
 
     fn answer(fsp: &mut Fsp) -> Vec<u32> {
@@ -336,8 +336,8 @@ mod tests {
     #[test]
     fn boot_message_is_taken_at_once_and_answered_when_the_boot_is_over() {
         let mut fsp = Fsp::default();
-        let actions = send(&mut fsp, cot(0x1_2345_6000).as_bytes());
-        assert_eq!(actions, [Action::BootGsp { parameters: 0x1_2345_6000 }]);
+        let effects = send(&mut fsp, cot(0x1_2345_6000).as_bytes());
+        assert_eq!(effects, [Effect::BootGsp { parameters: 0x1_2345_6000 }]);
         assert_eq!(fsp.read(NV_PFSP_QUEUE_HEAD), fsp.read(NV_PFSP_QUEUE_TAIL));
         assert_eq!(fsp.read(NV_PFSP_MSGQ_HEAD), fsp.read(NV_PFSP_MSGQ_TAIL));
         fsp.booted(Ok(()));
@@ -357,8 +357,8 @@ mod tests {
     fn messages_that_are_none_are_refused_with_a_code() {
         let refused = |message: &[u8]| {
             let mut fsp = Fsp::default();
-            let actions = send(&mut fsp, message);
-            let [Action::FspRefused(error)] = actions[..] else { panic!("{actions:?}") };
+            let effects = send(&mut fsp, message);
+            let [Effect::FspRefused(error)] = effects[..] else { panic!("{effects:?}") };
             assert_eq!(answer(&mut fsp)[4], error.code());
             error
         };
@@ -377,10 +377,10 @@ mod tests {
     fn pointers_outside_the_memory_are_refused() {
         for (head, tail) in [(0, 1024), (4, 2), (8, 4), (0, 0xffff_fffc), (1024, 1020), (2, 8)] {
             let mut fsp = Fsp::default();
-            let mut actions = Vec::new();
-            fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut actions);
-            fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(head), &mut actions);
-            let [Action::FspRefused(error)] = actions[..] else { panic!("{head:#x} {tail:#x}") };
+            let mut effects = Vec::new();
+            fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut effects);
+            fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(head), &mut effects);
+            let [Effect::FspRefused(error)] = effects[..] else { panic!("{head:#x} {tail:#x}") };
             assert_eq!(error, FspError::Pointers { head, tail });
         }
     }

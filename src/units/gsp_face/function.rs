@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::action::Action;
 use super::config::{self, GspFaceConfig, regions};
 use super::core::{Core, GspFaceState, Parts};
+use super::effect::Effect;
 use super::registers::Registers;
 use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
 use crate::{FaceCounters, RestoreError};
-use gpuvmk_backend::{FlushScope, GspBackend};
+use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
@@ -79,7 +79,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         let (back, core) = (&*function.backend, &*function.core);
         core.tell_changed(back, 3);
         core.tell_objects(back);
-        function.perform(Action::TellInterest);
+        function.perform(Effect::TellInterest);
         core.deliver();
         Ok(function)
     }
@@ -171,7 +171,7 @@ impl<B: GspBackend> GspFunction<B> {
         if self.core.identity.write(offset, data) {
             return;
         }
-        let mut actions = Vec::new();
+        let mut effects = Vec::new();
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
@@ -179,38 +179,35 @@ impl<B: GspBackend> GspFunction<B> {
             if Vfn::steers(lane.reg) {
                 self.core.interest_tracker.bring(&*self.backend);
             }
-            self.core.face.write(lane.reg, lane.word(part), &mut actions);
-            for action in actions.drain(..) {
-                self.perform(action);
+            self.core.face.write(lane.reg, lane.word(part), &mut effects);
+            for effect in effects.drain(..) {
+                self.perform(effect);
             }
             rest = later;
         }
     }
 
     /// Carries out what follows from a register write.
-    fn perform(&self, action: Action) {
-        match action {
-            Action::BootGsp { parameters } => self.core.boot(&self.backend, parameters),
-            Action::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
-            Action::GspCommands => self.core.commands(&self.backend),
-            Action::Invalidate(asked) => {
+    fn perform(&self, effect: Effect) {
+        match effect {
+            Effect::BootGsp { parameters } => self.core.boot(&self.backend, parameters),
+            Effect::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
+            Effect::GspCommands => self.core.commands(&self.backend),
+            Effect::Flush(asked) => {
                 self.core.invalidate_windows(&self.backend, asked.page_directory);
                 if !self.core.is_bar_root(asked.page_directory) {
-                    self.backend.flush_tlb(FlushScope {
-                        page_directory: asked.page_directory,
-                        hub_only: asked.hub_only,
-                    });
+                    self.backend.flush_tlb(asked);
                 }
             }
-            Action::Doorbell(token) => match self.core.doorbell_target(token) {
+            Effect::Doorbell(token) => match self.core.doorbell_target(token) {
                 Some(target) => self.ring(target.channel, target.userd),
                 None => self.bad_doorbell(),
             },
-            Action::TellInterest => {
+            Effect::TellInterest => {
                 self.core.interest_tracker.tell(&*self.backend, || self.core.face.lock().interest());
             }
-            Action::MovePramin => self.core.watcher.changed(0),
-            Action::FunctionReset => self.core.reset(&self.backend),
+            Effect::MovePramin => self.core.watcher.changed(0),
+            Effect::FunctionReset => self.core.reset(&self.backend),
         }
     }
 
@@ -285,11 +282,11 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
         check(region, offset, data.len(), Self::limit(region))?;
         match region {
             Region::Config => {
-                let mut actions = Vec::new();
+                let mut effects = Vec::new();
                 self.core.interest_tracker.bring(&*self.backend);
-                self.core.face.lock().write_config_space(offset, data, &mut actions)?;
-                for action in actions {
-                    self.perform(action);
+                self.core.face.lock().write_config_space(offset, data, &mut effects)?;
+                for effect in effects {
+                    self.perform(effect);
                 }
             }
             Region::Bar(_) if self.core.face.is_lost() => {}

@@ -1,6 +1,6 @@
 //! The registers by which a driver drops translations. An invalidation is over when its write is.
 
-use super::action::Invalidation;
+use gpuvmk_backend::FlushScope;
 use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gh100::regs::vfn::*;
 use gpuvmk_chip::registers::Reg;
@@ -36,7 +36,7 @@ impl MmuInvalidate {
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Invalidation> {
+    pub fn write(&mut self, reg: Reg, word: Word) -> Option<FlushScope> {
         match reg {
             NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB => self.pdb = word.merge(self.pdb),
             NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB => {
@@ -47,7 +47,7 @@ impl MmuInvalidate {
                 let command = word.merge(self.command);
                 self.command = command & !TRIGGER;
                 if command & TRIGGER != 0 {
-                    return Some(Invalidation {
+                    return Some(FlushScope {
                         page_directory: self.page_directory(),
                         hub_only: command & HUBTLB_ONLY != 0,
                     });
@@ -116,7 +116,7 @@ mod tests {
         let page_directory = PhysicalAddress { aperture: Aperture::Vram, address };
         assert_eq!(
             mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(0x8000_0001)),
-            Some(Invalidation { page_directory, hub_only: false })
+            Some(FlushScope { page_directory, hub_only: false })
         );
         assert_eq!(mmu.read(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE), 1);
         assert_eq!(mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(1)), None);
@@ -130,6 +130,6 @@ mod tests {
         let asked = mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(0x8000_0007)).unwrap();
         let page_directory =
             PhysicalAddress { aperture: Aperture::SystemCoherent, address: 3 << 40 | 1 << 12 };
-        assert_eq!(asked, Invalidation { page_directory, hub_only: true });
+        assert_eq!(asked, FlushScope { page_directory, hub_only: true });
     }
 }

@@ -3,14 +3,14 @@
 //! one such chip, GH100.
 //!
 //! [`GspFunction`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
-//! a register write returns its consequences as [`action`] values, which the function carries out.
+//! a register write returns its consequences as [`effect`] values, which the function carries out.
 //!
 //! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and
 //! fault buffers, every unit that a driver reaches by messages to GSP only.
 
-mod action;
 mod config;
 mod core;
+mod effect;
 mod face;
 mod falcon;
 mod fsp;

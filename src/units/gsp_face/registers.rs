@@ -3,7 +3,7 @@
 
 mod state;
 
-use super::action::{Action, Token};
+use super::effect::{Effect, Token};
 use super::falcon::{GspFalcon, Signal};
 use super::fsp::{Fsp, FspError};
 use super::invalidate::MmuInvalidate;
@@ -140,7 +140,7 @@ impl Registers {
     }
 
     /// Writes a register and collects what follows from it.
-    pub fn write(&mut self, reg: Reg, word: Word, clock: &dyn Clock, actions: &mut Vec<Action>) {
+    pub fn write(&mut self, reg: Reg, word: Word, clock: &dyn Clock, effects: &mut Vec<Effect>) {
         if self.file.write(reg, word) != Outcome::Handler {
             return;
         }
@@ -150,7 +150,7 @@ impl Registers {
                     let before = self.window;
                     self.window = word.merge(before);
                     if self.window != before {
-                        actions.push(Action::MovePramin);
+                        effects.push(Effect::MovePramin);
                     }
                 }
             }
@@ -160,7 +160,7 @@ impl Registers {
             }
             Unit::UserMode => {
                 if reg == vfn::NV_VIRTUAL_FUNCTION_DOORBELL {
-                    actions.push(Action::Doorbell(Token::from(word.bits())));
+                    effects.push(Effect::Doorbell(Token::from(word.bits())));
                 }
             }
             Unit::Gsp => match self.gsp.write(reg, word) {
@@ -169,13 +169,13 @@ impl Registers {
                 Signal::Quiet => {
                     self.vfn.lower(vector::GSP_STALL);
                     self.update_interrupts();
-                    actions.push(Action::TellInterest);
+                    effects.push(Effect::TellInterest);
                 }
-                Signal::Commands => actions.push(Action::GspCommands),
+                Signal::Commands => effects.push(Effect::GspCommands),
             },
             Unit::Fsp => {
-                self.fsp.write(reg, word, actions);
-                if matches!(actions.last(), Some(Action::FspRefused(_))) {
+                self.fsp.write(reg, word, effects);
+                if matches!(effects.last(), Some(Effect::FspRefused(_))) {
                     self.fsp_errors = self.fsp_errors.saturating_add(1);
                 }
             }
@@ -184,9 +184,9 @@ impl Registers {
                     self.output.rearm();
                 }
                 self.update_interrupts();
-                actions.push(Action::TellInterest);
+                effects.push(Effect::TellInterest);
             }
-            Unit::Invalidate => actions.extend(self.invalidate.write(reg, word).map(Action::Invalidate)),
+            Unit::Invalidate => effects.extend(self.invalidate.write(reg, word).map(Effect::Flush)),
             Unit::Other => {}
         }
     }
@@ -270,16 +270,16 @@ impl Registers {
         &mut self,
         offset: u64,
         data: &[u8],
-        actions: &mut Vec<Action>,
+        effects: &mut Vec<Effect>,
     ) -> Result<(), AccessError> {
         let change = self.config.write(offset, data)?;
         if change.after.msi.enabled && !change.before.msi.enabled {
             self.output.rearm();
         }
         self.control = change.after;
-        actions.push(Action::TellInterest);
+        effects.push(Effect::TellInterest);
         if change.reset_requested {
-            actions.push(Action::FunctionReset);
+            effects.push(Effect::FunctionReset);
         }
         self.update_interrupts();
         Ok(())

@@ -1,17 +1,8 @@
 //! Effects of a register access outside the unit models. The models return these as values; the function
 //! carries them out after it has released the models' lock.
 
-use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_backend::FlushScope;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
-
-/// A TLB invalidation as the driver asked for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalidation {
-    /// Page directory whose translations go.
-    pub page_directory: PhysicalAddress,
-    /// The engines' translations may stay.
-    pub hub_only: bool,
-}
 
 /// A doorbell of a channel as the driver names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +29,7 @@ impl From<Token> for u32 {
 
 /// A consequence of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum Effect {
     /// FSP was asked to boot GSP, whose parameters are at this bus address. FSP owes an answer.
     BootGsp {
         /// Bus address of [`gpuvmk_chip::gh100::fsp::FmcBootParams`].
@@ -51,7 +42,7 @@ pub enum Action {
     /// PRAMIN may show other memory.
     MovePramin,
     /// Translations are to be dropped.
-    Invalidate(Invalidation),
+    Flush(FlushScope),
     /// A channel has new work.
     Doorbell(Token),
     /// The driver's interest in notifications of finished work may have changed.
