@@ -15,6 +15,7 @@ use gpuvmk_pci::{
 };
 use gpuvmk_units::FaceCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
+use gpuvmk_units::gsp_face::hal::GH100;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
 
 /// What the guest sees.
@@ -31,7 +32,7 @@ impl FaceConfig {
     pub fn of(chip: Chip) -> Self {
         match chip {
             Chip::Gf100 => Self::Gf100(Gf100Config::default()),
-            Chip::Gh100 => Self::Gsp(GspFaceConfig::default()),
+            Chip::Gh100 => Self::Gsp(GspFaceConfig::of(&GH100)),
         }
     }
 }

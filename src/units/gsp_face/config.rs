@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuvmk_chip::gh100::DEVICE_ID;
+use super::hal::{Hal, Pci};
 use gpuvmk_gsp::ObjectLimits;
 use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
@@ -10,12 +10,6 @@ use gpuvmk_pci::config_space::{
 };
 use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
-/// Bytes of BAR0, the registers.
-const BAR0_SIZE: u64 = 16 << 20;
-/// Bytes of BAR1.
-pub(super) const BAR1_SIZE: u64 = 256 << 20;
-/// Bytes of BAR3, which NVIDIA calls BAR2.
-const BAR3_SIZE: u64 = 32 << 20;
 /// Where capabilities lie, as on earlier cards.
 const PM_CAPABILITY: u8 = 0x60;
 const MSI_CAPABILITY: u8 = 0x68;
@@ -28,6 +22,8 @@ const CLASS: u32 = 0x03_0200;
 /// The properties that distinguish one card from another of its chip.
 #[derive(Clone)]
 pub struct GspFaceConfig {
+    /// What the chip does in its own way.
+    pub hal: &'static Hal,
     /// PCI device id. Drivers tell the chip by its registers.
     pub device_id: u16,
     /// PCI revision.
@@ -42,13 +38,16 @@ pub struct GspFaceConfig {
     pub objects: ObjectLimits,
 }
 
-impl Default for GspFaceConfig {
-    fn default() -> Self {
+impl GspFaceConfig {
+    /// An ordinary card of a chip.
+    pub fn of(hal: &'static Hal) -> Self {
+        let Pci { device_id, revision, subsystem, .. } = hal.pci;
         Self {
-            device_id: DEVICE_ID,
-            revision: 0xa1,
+            hal,
+            device_id,
+            revision,
             subsystem_vendor: VENDOR,
-            subsystem: 0x16c1,
+            subsystem,
             clock: Arc::new(MonotonicClock::default()),
             objects: ObjectLimits::default(),
         }
@@ -57,18 +56,21 @@ impl Default for GspFaceConfig {
 
 impl std::fmt::Debug for GspFaceConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GspFaceConfig").field("device_id", &self.device_id).finish_non_exhaustive()
+        f.debug_struct("GspFaceConfig")
+            .field("hal", &self.hal.name)
+            .field("device_id", &self.device_id)
+            .finish_non_exhaustive()
     }
 }
 
-/// The regions of every GH100.
-pub(super) fn regions() -> RegionTable {
+/// The regions of a function.
+pub(super) fn regions(pci: &Pci) -> RegionTable {
     let memory = |kind, size| RegionInfo { kind, size };
     [
-        memory(RegionKind::Memory32, BAR0_SIZE),
-        memory(RegionKind::Memory64Prefetch, BAR1_SIZE),
+        memory(RegionKind::Memory32, pci.bar0_size),
+        memory(RegionKind::Memory64Prefetch, pci.bar1_size),
         RegionInfo::ABSENT,
-        memory(RegionKind::Memory64Prefetch, BAR3_SIZE),
+        memory(RegionKind::Memory64Prefetch, pci.bar3_size),
         RegionInfo::ABSENT,
         RegionInfo::ABSENT,
         RegionInfo::ABSENT,
@@ -76,7 +78,7 @@ pub(super) fn regions() -> RegionTable {
     ]
 }
 
-/// The configuration space of a GH100.
+/// The configuration space of a function.
 pub(super) fn space(config: &GspFaceConfig) -> Result<ConfigSpace, BuildError> {
     let identity = Identity {
         vendor: VENDOR,
@@ -86,8 +88,12 @@ pub(super) fn space(config: &GspFaceConfig) -> Result<ConfigSpace, BuildError> {
         subsystem_vendor: config.subsystem_vendor,
         subsystem: config.subsystem,
     };
-    let pcie = Capability::PcieEndpoint { link_speed: 5, link_width: 16, function_level_reset: true };
-    ConfigSpaceBuilder::new(identity, regions())
+    let pcie = Capability::PcieEndpoint {
+        link_speed: config.hal.pci.link_speed,
+        link_width: 16,
+        function_level_reset: true,
+    };
+    ConfigSpaceBuilder::new(identity, regions(&config.hal.pci))
         .capability(PM_CAPABILITY, Capability::PowerManagement)
         .capability(MSI_CAPABILITY, Capability::Msi)
         .capability(PCIE_CAPABILITY, pcie)

@@ -23,11 +23,9 @@ mod state;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
 
-use zerocopy::FromBytes;
-
-use super::effect::Token;
+use super::boot::GspArguments;
 use super::face::Face;
-use super::fsp::FspError;
+use super::hal::{Hal, Token};
 use super::identity_page::IdentityPage;
 use super::locked;
 use super::registers::Registers;
@@ -38,11 +36,9 @@ use crate::interest_tracker::InterestTracker;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
-use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use gpuvmk_chip::gh100::mmu::{Directory, Pde};
-use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use gpuvmk_gsp::{Counters as GspCounters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
+use gpuvmk_gsp::{BootError, Counters as GspCounters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
@@ -61,6 +57,8 @@ struct Processor<B> {
 /// See the module.
 #[derive(Debug)]
 pub struct Core<B> {
+    /// What the chip does in its own way.
+    pub hal: &'static Hal,
     processor: Mutex<Processor<B>>,
     pub face: Face,
     pub interest_tracker: InterestTracker,
@@ -81,6 +79,7 @@ impl<B: GspBackend> Core<B> {
     /// Everything in its reset state.
     pub fn new(
         back: Weak<B>,
+        hal: &'static Hal,
         config: GspConfig,
         registers: Registers,
         clock: std::sync::Arc<dyn Clock>,
@@ -88,21 +87,22 @@ impl<B: GspBackend> Core<B> {
         let parts = Parts {
             gsp: Gsp::new(config),
             face: Face::new(registers, clock),
-            identity: IdentityPage::new(),
+            identity: IdentityPage::new((hal.registers)()),
             bar1: Window::default(),
             bar2: Window::default(),
             stops: Stops::default(),
             window_faults: 0,
             bad_doorbells: 0,
         };
-        Self::of(back, config, parts)
+        Self::of(back, hal, config, parts)
     }
 
     /// All of it, of these parts.
-    pub fn of(back: Weak<B>, config: GspConfig, parts: Parts) -> Self {
+    pub fn of(back: Weak<B>, hal: &'static Hal, config: GspConfig, parts: Parts) -> Self {
         let Parts { gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells } = parts;
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         Self {
+            hal,
             processor: Mutex::new(Processor { gsp, config, back }),
             face,
             interest_tracker: InterestTracker::default(),
@@ -122,23 +122,28 @@ impl<B: GspBackend> Core<B> {
     pub fn boot(&self, back: &B, parameters: u64) {
         let result = {
             let mut processor = locked(&self.processor);
-            let result = boot_arguments(back, parameters)
-                .and_then(|(arguments, description)| {
-                    let gsp = &mut processor.gsp;
-                    if Gsp::is_suspended_at(back, description) {
-                        return Ok(gsp.resume(back, description)?);
-                    }
-                    Ok(gsp.boot(back, arguments)?)
-                })
-                .map(|effects| self.apply(back, &effects));
+            let result = GspArguments::of_fmc(back, parameters)
+                .and_then(|arguments| Ok(self.start(back, &mut processor.gsp, arguments)?));
             self.finish(back, &mut processor);
             result
         };
         if let Err(error) = result {
             log::warn!("FSP does not boot GSP: {error}");
         }
-        self.face.lock().fsp_answer(result);
+        self.face.lock().booted(result);
         self.deliver();
+    }
+
+    /// Boots GSP, or lets it go on where it was suspended. Every boot flow ends here.
+    fn start(&self, back: &B, gsp: &mut Gsp, arguments: GspArguments) -> Result<(), BootError> {
+        let GspArguments { arguments, description } = arguments;
+        let effects = if Gsp::is_suspended_at(back, description) {
+            gsp.resume(back, description)?
+        } else {
+            gsp.boot(back, arguments)?
+        };
+        self.apply(back, &effects);
+        Ok(())
     }
 
     /// The driver rang for its command queue.
@@ -194,9 +199,10 @@ impl<B: GspBackend> Core<B> {
     /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out,
     /// however late.
     pub fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        let (region, offset) = (Region::Bar(0), NV_VIRTUAL_FUNCTION_DOORBELL.0.into());
-        let tokens = locked(&self.tokens);
-        tokens.known().map(|token| CoalescableWrite { region, offset, value: token.into() }).collect()
+        let doorbell = &self.hal.doorbell;
+        let (region, offset) = (Region::Bar(0), doorbell.register.0.into());
+        let write = |token| CoalescableWrite { region, offset, value: doorbell.value(token) };
+        locked(&self.tokens).known().map(write).collect()
     }
 
     /// GSP's counters since the function was reset.
@@ -327,25 +333,6 @@ fn bar2_tables(raw: u64) -> HopperTables {
     match Directory::decode(raw) {
         Directory::Pde(Pde::Table(_)) => HopperTables::RootEntry(raw),
         Directory::Pde(_) | Directory::Page(_) => HopperTables::Physical,
-    }
-}
-
-/// The addresses of GSP's arguments and of what describes its image, or where it was suspended; from a copy
-/// of the boot parameters.
-fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<(u64, u64), FspError> {
-    let refused = |why| FspError::Parameters { address, why };
-    let mut raw = [0; size_of::<FmcBootParams>()];
-    back.read_memory(PhysicalAddress { aperture: Aperture::SystemCoherent, address }, &mut raw)
-        .map_err(|_| refused("not all in the guest's memory"))?;
-    let Ok(parameters) = FmcBootParams::read_from_bytes(&raw) else { return Err(refused("too short")) };
-    if parameters.is_rm_boot.get() != 1 {
-        return Err(refused("for another firmware than GSP-RM"));
-    }
-    match parameters.rm_target.get() {
-        TARGET_COHERENT_SYSTEM | TARGET_NONCOHERENT_SYSTEM => {
-            Ok((parameters.rm_arguments.get(), parameters.rm_description.get()))
-        }
-        _ => Err(refused("with arguments outside system memory")),
     }
 }
 

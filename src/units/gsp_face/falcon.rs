@@ -7,22 +7,11 @@
 //! Linux takes for a stray interrupt and disables. Nothing is lost by it: the driver reads the queue after
 //! the acknowledgement.
 
-use gpuvmk_chip::gh100::regs::gsp::*;
-use gpuvmk_chip::registers::Reg;
+use super::hal::{GspProcessor, ProcessorRegister};
+use gpuvmk_chip::registers::{Field, Reg};
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
-
-/// IRQSTAT: an event waits in the message queue.
-const SWGEN0: u32 = NV_PGSP_FALCON_IRQSTAT::SWGEN0.mask();
-/// HWCFG2: the driver may not look inside yet.
-const LOCKDOWN: u32 = NV_PGSP_FALCON_HWCFG2::RISCV_BR_PRIV_LOCKDOWN.mask();
-/// CPUCTL: the core halted.
-const HALTED: u32 = NV_PGSP_RISCV_CPUCTL::HALTED.mask();
-/// CPUCTL: the core executes.
-const ACTIVE: u32 = NV_PGSP_RISCV_CPUCTL::ACTIVE_STAT.mask();
-/// MAILBOX0: the unload is complete.
-const UNLOADED: u32 = NV_PGSP_FALCON_MAILBOX0::DATA::UNLOADED;
 
 /// Life of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -51,74 +40,86 @@ pub enum Signal {
 }
 
 /// The processor.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct GspFalcon {
+    layout: &'static GspProcessor,
     firmware: Firmware,
     mailboxes: [u32; 2],
     interrupts: u32,
 }
 
 impl GspFalcon {
+    /// A processor in its reset state.
+    pub const fn new(layout: &'static GspProcessor) -> Self {
+        Self { layout, firmware: Firmware::Absent, mailboxes: [0; 2], interrupts: 0 }
+    }
+
     /// Reads a register.
-    pub fn read(&self, reg: Reg) -> u32 {
+    pub fn read(&self, register: ProcessorRegister) -> u32 {
         let [first, second] = self.mailboxes;
-        match reg {
-            NV_PGSP_FALCON_IRQSTAT => self.interrupts,
-            NV_PGSP_FALCON_MAILBOX0 => first,
-            NV_PGSP_FALCON_MAILBOX1 => second,
-            NV_PGSP_FALCON_HWCFG2 => match self.firmware {
+        match register {
+            ProcessorRegister::IrqStatus => self.interrupts,
+            ProcessorRegister::Mailbox0 => first,
+            ProcessorRegister::Mailbox1 => second,
+            ProcessorRegister::Lockdown => match self.firmware {
                 Firmware::Running => 0,
-                Firmware::Absent | Firmware::Halted => LOCKDOWN,
+                Firmware::Absent | Firmware::Halted => field(self.layout.lockdown).map_or(0, Field::mask),
             },
-            NV_PGSP_RISCV_CPUCTL => match self.firmware {
-                Firmware::Running => ACTIVE,
-                Firmware::Absent | Firmware::Halted => HALTED,
+            ProcessorRegister::Core => match self.firmware {
+                Firmware::Running => self.layout.active.mask(),
+                Firmware::Absent | Firmware::Halted => self.layout.halted.mask(),
             },
-            _ => 0,
+            ProcessorRegister::IrqClear | ProcessorRegister::Retrigger | ProcessorRegister::Commands => 0,
         }
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word) -> Signal {
+    pub fn write(&mut self, register: ProcessorRegister, word: Word) -> Signal {
         let [first, second] = &mut self.mailboxes;
-        match reg {
-            NV_PGSP_FALCON_IRQSCLR => {
+        match register {
+            ProcessorRegister::IrqClear => {
                 self.interrupts &= !word.bits();
                 if self.interrupts == 0 {
                     return Signal::Quiet;
                 }
             }
-            NV_PGSP_FALCON_MAILBOX0 => *first = word.merge(*first),
-            NV_PGSP_FALCON_MAILBOX1 => *second = word.merge(*second),
-            NV_PGSP_FALCON_INTR_RETRIGGER
-                if NV_PGSP_FALCON_INTR_RETRIGGER::TRIGGER.is_set(word.bits()) && self.interrupts != 0 =>
-            {
-                return Signal::Interrupt;
+            ProcessorRegister::Mailbox0 => *first = word.merge(*first),
+            ProcessorRegister::Mailbox1 => *second = word.merge(*second),
+            ProcessorRegister::Retrigger => {
+                let asks = field(self.layout.retrigger).is_some_and(|trigger| trigger.is_set(word.bits()));
+                if asks && self.interrupts != 0 {
+                    return Signal::Interrupt;
+                }
             }
             // Drivers fill the queue before the firmware runs, and ring: it looks there when it starts.
-            _ if reg == NV_PGSP_QUEUE_HEAD.at(0) && self.firmware == Firmware::Running => {
-                return Signal::Commands;
-            }
-            _ => {}
+            ProcessorRegister::Commands if self.firmware == Firmware::Running => return Signal::Commands,
+            ProcessorRegister::Commands
+            | ProcessorRegister::IrqStatus
+            | ProcessorRegister::Lockdown
+            | ProcessorRegister::Core => {}
         }
         Signal::None
     }
 
     /// The firmware is up.
-    pub fn running(&mut self) {
-        *self = Self { firmware: Firmware::Running, ..Self::default() };
+    pub const fn running(&mut self) {
+        *self = Self { firmware: Firmware::Running, ..Self::new(self.layout) };
     }
 
     /// The firmware was unloaded.
-    pub fn halted(&mut self) {
+    pub const fn halted(&mut self) {
         self.firmware = Firmware::Halted;
-        self.mailboxes = [UNLOADED, 0];
+        self.mailboxes = [self.layout.unloaded, 0];
     }
 
     /// An event waits.
-    pub fn event(&mut self) {
-        self.interrupts |= SWGEN0;
+    pub const fn event(&mut self) {
+        self.interrupts |= self.layout.event.mask();
     }
+}
+
+fn field(place: Option<(Reg, Field)>) -> Option<Field> {
+    place.map(|(_, field)| field)
 }
 
 /// State of a [`GspFalcon`].
@@ -136,7 +137,7 @@ pub struct GspFalconState {
 impl GspFalcon {
     /// The state to save.
     pub const fn state(&self) -> GspFalconState {
-        let Self { firmware, mailboxes, interrupts } = self;
+        let Self { layout: _, firmware, mailboxes, interrupts } = self;
         GspFalconState { firmware: *firmware, mailbox: *mailboxes, irqstat: *interrupts }
     }
 
@@ -144,52 +145,56 @@ impl GspFalcon {
     ///
     /// # Errors
     /// An interrupt is pending that it does not have.
-    pub fn from_state(state: &GspFalconState) -> Result<Self, StateError> {
+    pub fn from_state(state: &GspFalconState, layout: &'static GspProcessor) -> Result<Self, StateError> {
         let GspFalconState { firmware, mailbox, irqstat } = state;
-        Check("GSP falcon").bits("NV_PGSP_FALCON_IRQSTAT", *irqstat, SWGEN0)?;
-        Ok(Self { firmware: *firmware, mailboxes: *mailbox, interrupts: *irqstat })
+        Check("GSP falcon").bits("NV_PGSP_FALCON_IRQSTAT", *irqstat, layout.event.mask())?;
+        Ok(Self { layout, firmware: *firmware, mailboxes: *mailbox, interrupts: *irqstat })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::hal::GH100;
     use super::*;
+    use ProcessorRegister::*;
+
+    const LOCKDOWN: u32 = 1 << 13;
+    const HALTED: u32 = 0x10;
 
     #[test]
     fn lock_opens_and_core_is_active_while_firmware_runs() {
-        let mut gsp = GspFalcon::default();
-        assert_eq!((gsp.read(NV_PGSP_FALCON_HWCFG2), gsp.read(NV_PGSP_RISCV_CPUCTL)), (LOCKDOWN, HALTED));
+        let mut gsp = GspFalcon::new(&GH100.processor);
+        assert_eq!((gsp.read(Lockdown), gsp.read(Core)), (LOCKDOWN, HALTED));
         gsp.running();
-        assert_eq!((gsp.read(NV_PGSP_FALCON_HWCFG2), gsp.read(NV_PGSP_RISCV_CPUCTL)), (0, 0x80));
-        assert_eq!(gsp.read(NV_PGSP_FALCON_MAILBOX0), 0);
+        assert_eq!((gsp.read(Lockdown), gsp.read(Core)), (0, 0x80));
+        assert_eq!(gsp.read(Mailbox0), 0);
         gsp.halted();
-        assert_eq!((gsp.read(NV_PGSP_FALCON_MAILBOX0), gsp.read(NV_PGSP_RISCV_CPUCTL)), (0x8000_0000, 0x10));
+        assert_eq!((gsp.read(Mailbox0), gsp.read(Core)), (0x8000_0000, 0x10));
         gsp.running();
-        assert_eq!(gsp.read(NV_PGSP_FALCON_MAILBOX0), 0);
+        assert_eq!(gsp.read(Mailbox0), 0);
     }
 
     #[test]
     fn doorbell_is_ignored_until_firmware_runs() {
-        let mut gsp = GspFalcon::default();
-        let ring = |gsp: &mut GspFalcon| gsp.write(NV_PGSP_QUEUE_HEAD.at(0), Word::full(0));
+        let mut gsp = GspFalcon::new(&GH100.processor);
+        let ring = |gsp: &mut GspFalcon| gsp.write(Commands, Word::full(0));
         assert_eq!(ring(&mut gsp), Signal::None);
         gsp.running();
         assert_eq!(ring(&mut gsp), Signal::Commands);
-        assert_eq!(gsp.write(NV_PGSP_QUEUE_HEAD.at(1), Word::full(0)), Signal::None);
         gsp.halted();
         assert_eq!(ring(&mut gsp), Signal::None);
     }
 
     #[test]
     fn acknowledgement_quietens_and_retrigger_asks_again_while_pending() {
-        let mut gsp = GspFalcon::default();
+        let mut gsp = GspFalcon::new(&GH100.processor);
         gsp.running();
         gsp.event();
-        assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0x40);
-        assert_eq!(gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x80)), Signal::None);
-        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::Interrupt);
-        assert_eq!(gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x40)), Signal::Quiet);
-        assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0);
-        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::None);
+        assert_eq!(gsp.read(IrqStatus), 0x40);
+        assert_eq!(gsp.write(IrqClear, Word::full(0x80)), Signal::None);
+        assert_eq!(gsp.write(Retrigger, Word::full(1)), Signal::Interrupt);
+        assert_eq!(gsp.write(IrqClear, Word::full(0x40)), Signal::Quiet);
+        assert_eq!(gsp.read(IrqStatus), 0);
+        assert_eq!(gsp.write(Retrigger, Word::full(1)), Signal::None);
     }
 }

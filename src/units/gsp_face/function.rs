@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering;
 use super::config::{self, GspFaceConfig, regions};
 use super::core::{Core, GspFaceState, Parts};
 use super::effect::Effect;
+use super::hal::{Hal, TreeRegister};
 use super::registers::Registers;
-use super::vfn::Vfn;
-use super::windows::{PRAMIN, TableMemory, VramMemory};
+use super::windows::{TableMemory, VramMemory};
 use crate::{FaceCounters, RestoreError};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_gsp::GspConfig;
@@ -45,9 +44,10 @@ impl<B: GspBackend + 'static> GspFunction<B> {
     /// The configuration space cannot be built.
     pub fn new(backend: Arc<B>, config: GspFaceConfig) -> Result<Self, BuildError> {
         let space = config::space(&config)?;
-        let registers = Registers::new(space, backend.vram_size());
+        let hal = config.hal;
+        let registers = Registers::new(hal, space, backend.vram_size());
         let gsp = Self::gsp_config(&backend, &config);
-        let core = Core::new(Arc::downgrade(&backend), gsp, registers, config.clock);
+        let core = Core::new(Arc::downgrade(&backend), hal, gsp, registers, config.clock);
         Ok(Self::connected(backend, core))
     }
 
@@ -72,9 +72,10 @@ impl<B: GspBackend + 'static> GspFunction<B> {
     ) -> Result<Self, RestoreError> {
         let space = config::space(&config)?;
         let gsp = Self::gsp_config(&backend, &config);
-        let parts =
-            Parts::from_state(state, gsp, space, config.clock).map_err(|error| error.within("GH100"))?;
-        let core = Core::of(Arc::downgrade(&backend), gsp, parts);
+        let hal = config.hal;
+        let parts = Parts::from_state(state, hal, gsp, space, config.clock)
+            .map_err(|error| error.within(hal.name))?;
+        let core = Core::of(Arc::downgrade(&backend), hal, gsp, parts);
         let function = Self::connected(backend, core);
         let (back, core) = (&*function.backend, &*function.core);
         core.tell_changed(back, 3);
@@ -145,7 +146,7 @@ impl<B: GspBackend> GspFunction<B> {
     }
 
     fn read_bar0(&self, offset: u64, data: &mut [u8]) {
-        if PRAMIN.contains(&offset) {
+        if self.hal().pramin.range().contains(&offset) {
             self.read_pramin(offset, data);
             return;
         }
@@ -155,7 +156,7 @@ impl<B: GspBackend> GspFunction<B> {
         let mut rest = data;
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
-            if Vfn::shows_pending(lane.reg) {
+            if self.hal().interrupts.register(lane.reg).is_some_and(TreeRegister::shows_pending) {
                 self.core.interest_tracker.bring(&*self.backend);
             }
             lane.store(self.core.face.read(lane.reg), part);
@@ -164,7 +165,7 @@ impl<B: GspBackend> GspFunction<B> {
     }
 
     fn write_bar0(&self, offset: u64, data: &[u8]) {
-        if PRAMIN.contains(&offset) {
+        if self.hal().pramin.range().contains(&offset) {
             self.write_pramin(offset, data);
             return;
         }
@@ -176,7 +177,7 @@ impl<B: GspBackend> GspFunction<B> {
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             // A driver that clears vectors also clears those of notifications that are still held back.
-            if Vfn::steers(lane.reg) {
+            if self.hal().interrupts.register(lane.reg).is_some() {
                 self.core.interest_tracker.bring(&*self.backend);
             }
             self.core.face.write(lane.reg, lane.word(part), &mut effects);
@@ -199,7 +200,7 @@ impl<B: GspBackend> GspFunction<B> {
                     self.backend.flush_tlb(asked);
                 }
             }
-            Effect::Doorbell(token) => match self.core.doorbell_target(token) {
+            Effect::Doorbell(token) => match token.and_then(|token| self.core.doorbell_target(token)) {
                 Some(target) => self.ring(target.channel, target.userd),
                 None => self.bad_doorbell(),
             },
@@ -247,9 +248,13 @@ impl<B: GspBackend> GspFunction<B> {
         VramMemory(&self.backend)
     }
 
-    fn limit(region: Region) -> u64 {
+    fn limit(&self, region: Region) -> u64 {
         let index = usize::try_from(region.index()).unwrap_or(usize::MAX);
-        regions().get(index).map_or(0, |info| info.size)
+        regions(&self.hal().pci).get(index).map_or(0, |info| info.size)
+    }
+
+    pub(super) fn hal(&self) -> &'static Hal {
+        self.core.hal
     }
 }
 
@@ -261,11 +266,11 @@ impl<B: GspBackend> Drop for GspFunction<B> {
 
 impl<B: GspBackend> PciFunction for GspFunction<B> {
     fn regions(&self) -> RegionTable {
-        regions()
+        regions(&self.hal().pci)
     }
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
-        check(region, offset, data.len(), Self::limit(region))?;
+        check(region, offset, data.len(), self.limit(region))?;
         match region {
             Region::Config => self.core.face.lock().read_config_space(offset, data)?,
             // A device that is gone does not answer: the bus reads ones.
@@ -279,7 +284,7 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
-        check(region, offset, data.len(), Self::limit(region))?;
+        check(region, offset, data.len(), self.limit(region))?;
         match region {
             Region::Config => {
                 let mut effects = Vec::new();
@@ -366,7 +371,7 @@ impl<B: GspBackend> DirectMap for GspFunction<B> {
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        region == Region::Bar(0) && offset == u64::from(NV_VIRTUAL_FUNCTION_DOORBELL.0) && size == 4
+        region == Region::Bar(0) && offset == u64::from(self.hal().doorbell.register.0) && size == 4
     }
 
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {

@@ -1,20 +1,21 @@
 //! The register face of a GPU whose driver asks GSP firmware: FSP and GSP mailboxes, the VFN interrupt tree,
-//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`]. There is
-//! one such chip, GH100.
+//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`].
 //!
-//! [`GspFunction`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
+//! [`GspFunction`] is a PCI function over a [`GspBackend`]. What generations of chips do differently is in
+//! [`hal`], one row a generation. Each unit is a pure model in a file of its own;
 //! a register write returns its consequences as [`effect`] values, which the function carries out.
 //!
 //! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and
 //! fault buffers, every unit that a driver reaches by messages to GSP only.
 
+mod boot;
 mod config;
 mod core;
 mod effect;
 mod face;
 mod falcon;
-mod fsp;
 mod function;
+pub mod hal;
 mod identity_page;
 mod invalidate;
 mod registers;
@@ -31,8 +32,8 @@ pub use function::GspFunction;
 
 /// The states of the units, parts of [`GspFaceState`].
 pub mod state {
+    pub use super::boot::fsp::FspState;
     pub use super::falcon::{Firmware, GspFalconState};
-    pub use super::fsp::FspState;
     pub use super::invalidate::MmuInvalidateState;
     pub use super::registers::RegistersState;
     pub use super::stops::StopsState;

@@ -3,18 +3,19 @@
 
 mod state;
 
-use super::effect::{Effect, Token};
+use super::boot::fsp::FspError;
+use super::boot::{BootUnit, Request};
+use super::effect::Effect;
 use super::falcon::{GspFalcon, Signal};
-use super::fsp::{Fsp, FspError};
+use super::hal::{Hal, Role, TimeWord};
 use super::invalidate::MmuInvalidate;
 use super::vfn::{Rearm, Vfn};
 use crate::interrupt::InterruptOutput;
 use crate::ptimer::Ptimer;
 use gpuvmk_backend::InterruptInterest;
-use gpuvmk_chip::gh100::regs::{self, host, timer, vfn};
+use gpuvmk_chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_gsp::vector;
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
@@ -22,48 +23,17 @@ use gpuvmk_pci::AccessError;
 use gpuvmk_pci::config_space::{ConfigSpace, Control};
 pub use state::RegistersState;
 
-/// log2 of the bytes of a MiB.
-const MIB_SHIFT: u32 = 20;
-/// log2 of the steps in which PRAMIN moves.
-const PRAMIN_STEP_SHIFT: u32 = 16;
-
-/// The unit that a register with behaviour belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Host,
-    Ptimer,
-    Gsp,
-    Fsp,
-    Vfn,
-    Invalidate,
-    UserMode,
-    /// None.
-    Other,
-}
-
-const fn unit(reg: Reg) -> Unit {
-    match reg.0 {
-        0x00_9000..=0x00_9fff => Unit::Ptimer,
-        0x10_f000..=0x10_ffff | 0x11_8000..=0x11_8fff => Unit::Host,
-        0x11_0000..=0x11_3fff => Unit::Gsp,
-        0x8f_0000..=0x8f_3fff => Unit::Fsp,
-        0xb8_1000..=0xb8_1fff => Unit::Vfn,
-        0xb8_3000..=0xb8_3fff => Unit::Invalidate,
-        0xbb_0000..=0xbb_ffff => Unit::UserMode,
-        _ => Unit::Other,
-    }
-}
-
 /// All units of a function.
 #[derive(Debug)]
 pub struct Registers {
+    hal: &'static Hal,
     file: RegisterFile,
     ptimer: Ptimer,
     gsp: GspFalcon,
-    fsp: Fsp,
+    boot: BootUnit,
     vfn: Vfn,
     invalidate: MmuInvalidate,
-    /// NV_XAL_EP_BAR0_WINDOW.
+    /// Where PRAMIN looks.
     window: u32,
     config: ConfigSpace,
     control: Control,
@@ -74,15 +44,16 @@ pub struct Registers {
 
 impl Registers {
     /// Units in their reset state, with that configuration space and size of VRAM.
-    pub fn new(config: ConfigSpace, vram: u64) -> Self {
+    pub fn new(hal: &'static Hal, config: ConfigSpace, vram: u64) -> Self {
         let control = config.control();
         Self {
-            file: RegisterFile::new(regs::index()),
+            hal,
+            file: RegisterFile::new((hal.registers)()),
             ptimer: Ptimer::default(),
-            gsp: GspFalcon::default(),
-            fsp: Fsp::default(),
-            vfn: Vfn::default(),
-            invalidate: MmuInvalidate::default(),
+            gsp: GspFalcon::new(&hal.processor),
+            boot: BootUnit::new(hal.boot),
+            vfn: Vfn::new(&hal.interrupts),
+            invalidate: MmuInvalidate::new(&hal.invalidation),
             window: 0,
             config,
             control,
@@ -102,10 +73,10 @@ impl Registers {
     pub fn reset(&mut self) {
         self.file.reset_all();
         self.ptimer = Ptimer::default();
-        self.gsp = GspFalcon::default();
-        self.fsp = Fsp::default();
-        self.vfn = Vfn::default();
-        self.invalidate = MmuInvalidate::default();
+        self.gsp = GspFalcon::new(&self.hal.processor);
+        self.boot = BootUnit::new(self.hal.boot);
+        self.vfn = Vfn::new(&self.hal.interrupts);
+        self.invalidate = MmuInvalidate::new(&self.hal.invalidation);
         self.window = 0;
         self.config.reset();
         self.control = self.config.control();
@@ -117,25 +88,15 @@ impl Registers {
         if let Outcome::Done(value) = self.file.read(reg) {
             return value;
         }
-        match unit(reg) {
-            Unit::Host => match reg {
-                host::NV_XAL_EP_BAR0_WINDOW => self.window,
-                host::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42 => {
-                    u32::try_from(self.vram >> MIB_SHIFT).unwrap_or(u32::MAX)
-                }
-                _ => 0,
-            },
-            Unit::Ptimer => self.ptimer.read(reg, clock.now()),
-            Unit::UserMode => match reg {
-                vfn::NV_VIRTUAL_FUNCTION_TIME_0 => self.ptimer.read(timer::NV_PTIMER_TIME_0, clock.now()),
-                vfn::NV_VIRTUAL_FUNCTION_TIME_1 => self.ptimer.read(timer::NV_PTIMER_TIME_1, clock.now()),
-                _ => 0,
-            },
-            Unit::Gsp => self.gsp.read(reg),
-            Unit::Fsp => self.fsp.read(reg),
-            Unit::Vfn => self.vfn.read(reg).unwrap_or(0),
-            Unit::Invalidate => self.invalidate.read(reg),
-            Unit::Other => 0,
+        match self.hal.role(reg) {
+            Role::Interrupt(of_tree) => self.vfn.read(of_tree),
+            Role::Invalidation(of_mmu) => self.invalidate.read(of_mmu),
+            Role::Processor(of_gsp) => self.gsp.read(of_gsp),
+            Role::Pramin => self.window,
+            Role::VramSize => (self.hal.vram.value)(self.vram),
+            Role::Time(word) | Role::UserTime(word) => self.ptimer.read(time(word), clock.now()),
+            Role::Doorbell => 0,
+            Role::Other => self.boot.read(reg),
         }
     }
 
@@ -144,60 +105,58 @@ impl Registers {
         if self.file.write(reg, word) != Outcome::Handler {
             return;
         }
-        match unit(reg) {
-            Unit::Host => {
-                if reg == host::NV_XAL_EP_BAR0_WINDOW {
-                    let before = self.window;
-                    self.window = word.merge(before);
-                    if self.window != before {
-                        effects.push(Effect::MovePramin);
-                    }
-                }
-            }
-            Unit::Ptimer => {
-                // The alarm is not the driver's here: when it would go off does not matter.
-                let _ = self.ptimer.write(reg, word, clock.now());
-            }
-            Unit::UserMode => {
-                if reg == vfn::NV_VIRTUAL_FUNCTION_DOORBELL {
-                    effects.push(Effect::Doorbell(Token::from(word.bits())));
-                }
-            }
-            Unit::Gsp => match self.gsp.write(reg, word) {
-                Signal::None => {}
-                Signal::Interrupt => self.raise(vector::GSP_STALL),
-                Signal::Quiet => {
-                    self.vfn.lower(vector::GSP_STALL);
-                    self.update_interrupts();
-                    effects.push(Effect::TellInterest);
-                }
-                Signal::Commands => effects.push(Effect::GspCommands),
-            },
-            Unit::Fsp => {
-                self.fsp.write(reg, word, effects);
-                if matches!(effects.last(), Some(Effect::FspRefused(_))) {
-                    self.fsp_errors = self.fsp_errors.saturating_add(1);
-                }
-            }
-            Unit::Vfn => {
-                if self.vfn.write(reg, word) == Some(Rearm::Yes) {
+        match self.hal.role(reg) {
+            Role::Doorbell => effects.push(Effect::Doorbell(self.hal.doorbell.token(word.bits()))),
+            Role::Interrupt(of_tree) => {
+                if self.vfn.write(of_tree, word) == Rearm::Yes {
                     self.output.rearm();
                 }
                 self.update_interrupts();
                 effects.push(Effect::TellInterest);
             }
-            Unit::Invalidate => effects.extend(self.invalidate.write(reg, word).map(Effect::Flush)),
-            Unit::Other => {}
+            Role::Invalidation(of_mmu) => {
+                effects.extend(self.invalidate.write(of_mmu, word).map(Effect::Flush));
+            }
+            Role::Processor(of_gsp) => match self.gsp.write(of_gsp, word) {
+                Signal::None => {}
+                Signal::Interrupt => self.raise(self.hal.vectors.gsp_stall),
+                Signal::Quiet => {
+                    self.vfn.lower(self.hal.vectors.gsp_stall);
+                    self.update_interrupts();
+                    effects.push(Effect::TellInterest);
+                }
+                Signal::Commands => effects.push(Effect::GspCommands),
+            },
+            Role::Pramin => {
+                let before = self.window;
+                self.window = word.merge(before);
+                if self.window != before {
+                    effects.push(Effect::MovePramin);
+                }
+            }
+            Role::Time(half) => {
+                // The alarm is not the driver's here: when it would go off does not matter.
+                let _ = self.ptimer.write(time(half), word, clock.now());
+            }
+            Role::VramSize | Role::UserTime(_) => {}
+            Role::Other => match self.boot.write(reg, word) {
+                None => {}
+                Some(Request::Boot { parameters }) => effects.push(Effect::BootGsp { parameters }),
+                Some(Request::Refused(error)) => {
+                    self.fsp_errors = self.fsp_errors.saturating_add(1);
+                    effects.push(Effect::FspRefused(error));
+                }
+            },
         }
     }
 
     /// The driver's interest in notifications of finished work.
     pub fn interest(&self) -> InterruptInterest {
-        let of = |engine: &Engine| self.vfn.is_enabled(vector::non_stall(*engine));
+        let of = |engine: &Engine| self.vfn.is_enabled(self.non_stall_vector(*engine));
         let enabled: EngineSet = Engine::ALL.into_iter().filter(of).map(EngineSet::from).collect();
         if enabled.is_empty() {
             InterruptInterest::Masked
-        } else if enabled.engines().all(|engine| self.vfn.comes_through(vector::non_stall(engine))) {
+        } else if enabled.engines().all(|engine| self.vfn.comes_through(self.non_stall_vector(engine))) {
             self.output.interest(enabled, &self.control)
         } else {
             InterruptInterest::Wake
@@ -207,19 +166,21 @@ impl Registers {
     /// Work on these engines asked for a notification, and the message that follows was sent.
     pub fn message_delivered(&mut self, engines: EngineSet) {
         self.output.message_sent();
-        engines.engines().for_each(|engine| self.vfn.raise(vector::non_stall(engine)));
+        for engine in engines.engines() {
+            self.vfn.raise(self.non_stall_vector(engine));
+        }
         self.update_interrupts();
     }
 
     /// Work on an engine asked for a notification.
     pub fn non_stall(&mut self, engine: Engine) {
-        self.raise(vector::non_stall(engine));
+        self.raise(self.non_stall_vector(engine));
     }
 
     /// An event waits in GSP's message queue.
     pub fn gsp_event(&mut self) {
         self.gsp.event();
-        self.raise(vector::GSP_STALL);
+        self.raise(self.hal.vectors.gsp_stall);
     }
 
     /// GSP's firmware is up.
@@ -232,12 +193,16 @@ impl Registers {
         self.gsp.halted();
     }
 
-    /// FSP answers the boot message.
-    pub fn fsp_answer(&mut self, result: Result<(), FspError>) {
+    /// The boot that was asked for is over.
+    pub fn booted(&mut self, result: Result<(), FspError>) {
         if result.is_err() {
             self.fsp_errors = self.fsp_errors.saturating_add(1);
         }
-        self.fsp.booted(result);
+        self.boot.booted(result);
+    }
+
+    fn non_stall_vector(&self, engine: Engine) -> u32 {
+        (self.hal.vectors.non_stall)(engine)
     }
 
     fn raise(&mut self, vector: u32) {
@@ -287,7 +252,7 @@ impl Registers {
 
     /// First VRAM address that PRAMIN shows.
     pub const fn pramin_start(&self) -> u64 {
-        (host::NV_XAL_EP_BAR0_WINDOW::BASE.get(self.window) as u64) << PRAMIN_STEP_SHIFT
+        self.hal.pramin.start(self.window)
     }
 
     /// The interrupt output, for connecting it.
@@ -308,5 +273,13 @@ impl Registers {
     /// Messages to FSP that were answered with an error.
     pub const fn fsp_errors(&self) -> u64 {
         self.fsp_errors
+    }
+}
+
+/// The timer's own name of a half of its time.
+const fn time(word: TimeWord) -> Reg {
+    match word {
+        TimeWord::Low => NV_PTIMER_TIME_0,
+        TimeWord::High => NV_PTIMER_TIME_1,
     }
 }

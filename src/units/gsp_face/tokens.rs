@@ -4,7 +4,7 @@
 //! holder of GSP updates the places before it releases the lock. While GSP carries commands out, a doorbell
 //! sees the state before them: a guest that frees a channel and rings it at the same time gets either result.
 
-use super::effect::Token;
+use super::hal::Token;
 use gpuvmk_gsp::DoorbellTarget;
 
 /// Places, a power of two: every channel of some runlists.

@@ -5,17 +5,10 @@
 //! enabled top bit is set. A message goes out when the output rises, and when the driver enables top bits
 //! while it is high: a handler disables them, reads, clears, and enables them again.
 
-use gpuvmk_chip::gh100::regs::vfn::*;
-use gpuvmk_chip::registers::{Reg, RegArray};
+use super::hal::{InterruptTree, MOST_LEAVES, TreeRegister};
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
-
-/// Leaves of the tree.
-const LEAVES: usize = 16;
-
-/// The registers that enable and disable vectors of each leaf. Both read as the enabled vectors.
-const ENABLES: [RegArray; 2] =
-    [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR];
 
 /// Effect of a register write on the interrupt output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +20,26 @@ pub enum Rearm {
 }
 
 /// The tree.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Vfn {
-    pending: [u32; LEAVES],
-    enabled: [u32; LEAVES],
+    /// Leaves that there are; what is behind them is 0.
+    leaves: usize,
+    pending: [u32; MOST_LEAVES],
+    enabled: [u32; MOST_LEAVES],
     top_enabled: u32,
 }
 
 impl Vfn {
+    /// A tree in its reset state.
+    pub fn new(tree: &InterruptTree) -> Self {
+        let none = [0; MOST_LEAVES];
+        Self { leaves: tree.leaves(), pending: none, enabled: none, top_enabled: 0 }
+    }
+
     /// Raises a vector. Vectors beyond the tree are ignored.
     pub fn raise(&mut self, vector: u32) {
         let (leaf, bit) = place(vector);
-        if let Some(pending) = self.pending.get_mut(leaf) {
+        if let Some(pending) = self.pending.iter_mut().take(self.leaves).nth(leaf) {
             *pending |= bit;
         }
     }
@@ -57,22 +58,6 @@ impl Vfn {
         self.enabled.get(leaf).is_some_and(|enabled| enabled & bit != 0)
     }
 
-    /// Whether a register shows what is pending, or takes it away.
-    pub fn shows_pending(reg: Reg) -> bool {
-        reg == NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP
-            || NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg).is_some()
-    }
-
-    /// Whether writes to a register change what is pending, or what comes out of it.
-    pub fn steers(reg: Reg) -> bool {
-        Self::shows_pending(reg)
-            || ENABLES.iter().any(|family| family.index_of(reg).is_some())
-            || matches!(
-                reg,
-                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET | NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR
-            )
-    }
-
     /// Whether a vector that is enabled in its leaf comes through the top.
     pub fn comes_through(&self, vector: u32) -> bool {
         let (leaf, _) = place(vector);
@@ -85,46 +70,41 @@ impl Vfn {
         self.top() & self.top_enabled != 0
     }
 
-    /// Reads a register; `None` for those of others.
-    pub fn read(&self, reg: Reg) -> Option<u32> {
-        if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg)) {
-            return self.pending.get(leaf).copied();
-        }
-        for family in ENABLES {
-            if let Some(leaf) = leaf(family.index_of(reg)) {
-                return self.enabled.get(leaf).copied();
+    /// Reads a register.
+    pub fn read(&self, register: TreeRegister) -> u32 {
+        match register {
+            TreeRegister::Leaf(leaf) => self.pending.get(leaf).copied().unwrap_or(0),
+            TreeRegister::LeafEnableSet(leaf) | TreeRegister::LeafEnableClear(leaf) => {
+                self.enabled.get(leaf).copied().unwrap_or(0)
             }
-        }
-        match reg {
-            NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP => Some(self.top()),
-            NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET | NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR => {
-                Some(self.top_enabled)
-            }
-            _ => None,
+            TreeRegister::Top => self.top(),
+            TreeRegister::TopEnableSet | TreeRegister::TopEnableClear => self.top_enabled,
         }
     }
 
-    /// Writes a register; `None` for those of others.
-    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Rearm> {
+    /// Writes a register.
+    pub fn write(&mut self, register: TreeRegister, word: Word) -> Rearm {
         let bits = word.bits();
-        if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg)) {
-            *self.pending.get_mut(leaf)? &= !bits;
-        } else if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET.index_of(reg)) {
-            *self.enabled.get_mut(leaf)? |= bits;
-        } else if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR.index_of(reg)) {
-            *self.enabled.get_mut(leaf)? &= !bits;
-        } else {
-            match reg {
-                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP => {}
-                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET => {
-                    self.top_enabled |= bits;
-                    return Some(Rearm::Yes);
-                }
-                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR => self.top_enabled &= !bits,
-                _ => return None,
+        let leaves = self.leaves;
+        let leaf = |words: &mut [u32; MOST_LEAVES], leaf: usize, change: fn(u32, u32) -> u32| {
+            if let Some(word) = words.iter_mut().take(leaves).nth(leaf) {
+                *word = change(*word, bits);
             }
+        };
+        match register {
+            TreeRegister::Leaf(number) => leaf(&mut self.pending, number, |word, bits| word & !bits),
+            TreeRegister::LeafEnableSet(number) => leaf(&mut self.enabled, number, |word, bits| word | bits),
+            TreeRegister::LeafEnableClear(number) => {
+                leaf(&mut self.enabled, number, |word, bits| word & !bits);
+            }
+            TreeRegister::Top => {}
+            TreeRegister::TopEnableSet => {
+                self.top_enabled |= bits;
+                return Rearm::Yes;
+            }
+            TreeRegister::TopEnableClear => self.top_enabled &= !bits,
         }
-        Some(Rearm::No)
+        Rearm::No
     }
 
     fn top(&self) -> u32 {
@@ -141,18 +121,14 @@ fn place(vector: u32) -> (usize, u32) {
     (usize::try_from(vector / 32).unwrap_or(usize::MAX), 1 << (vector % 32))
 }
 
-fn leaf(index: Option<u32>) -> Option<usize> {
-    index.and_then(|index| usize::try_from(index).ok())
-}
-
 /// State of [`Vfn`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VfnState {
     /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.
-    pub leaf: [u32; LEAVES],
+    pub leaf: [u32; MOST_LEAVES],
     /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET.
-    pub leaf_en: [u32; LEAVES],
+    pub leaf_en: [u32; MOST_LEAVES],
     /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET.
     pub top_en: u32,
 }
@@ -160,74 +136,73 @@ pub struct VfnState {
 impl Vfn {
     /// The state to save.
     pub const fn state(&self) -> VfnState {
-        let Self { pending, enabled, top_enabled } = self;
+        let Self { leaves: _, pending, enabled, top_enabled } = self;
         VfnState { leaf: *pending, leaf_en: *enabled, top_en: *top_enabled }
     }
 
     /// The tree in a saved state: every vector can be raised, and enabled.
-    pub const fn from_state(state: &VfnState) -> Self {
+    ///
+    /// # Errors
+    /// A leaf has vectors that is not there.
+    pub fn from_state(state: &VfnState, tree: &InterruptTree) -> Result<Self, StateError> {
         let VfnState { leaf, leaf_en, top_en } = state;
-        Self { pending: *leaf, enabled: *leaf_en, top_enabled: *top_en }
+        let leaves = tree.leaves();
+        let is_there = |words: &[u32; MOST_LEAVES]| words.iter().skip(leaves).all(|word| *word == 0);
+        Check("VFN").that(is_there(leaf) && is_there(leaf_en), || {
+            format!("there are vectors behind the {leaves} leaves of the tree")
+        })?;
+        Ok(Self { leaves, pending: *leaf, enabled: *leaf_en, top_enabled: *top_en })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::hal::GH100;
     use super::*;
+    use TreeRegister::*;
     use gpuvmk_chip::Engine;
     use gpuvmk_gsp::vector;
 
-    const fn at(family: RegArray, leaf: u32) -> Reg {
-        family.at(leaf)
-    }
-
     #[test]
     fn enabled_vector_shows_in_leaf_and_top_and_a_one_clears_it() {
-        let mut vfn = Vfn::default();
-        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 3), Word::full(1));
-        vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf));
+        let mut vfn = Vfn::new(&GH100.interrupts);
+        vfn.write(LeafEnableSet(3), Word::full(1));
+        vfn.write(TopEnableSet, Word::full(0xf));
         vfn.raise(vector::GSP_STALL);
         assert!(vfn.level());
-        assert_eq!(vfn.read(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP), Some(2));
-        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 3)), Some(1));
-        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 3), Word::full(1));
+        assert_eq!(vfn.read(Top), 2);
+        assert_eq!(vfn.read(Leaf(3)), 1);
+        vfn.write(Leaf(3), Word::full(1));
         assert!(!vfn.level());
-        assert_eq!(vfn.read(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP), Some(0));
+        assert_eq!(vfn.read(Top), 0);
     }
 
     #[test]
     fn disabled_vector_is_pending_in_its_leaf_only() {
-        let mut vfn = Vfn::default();
-        vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf));
+        let mut vfn = Vfn::new(&GH100.interrupts);
+        vfn.write(TopEnableSet, Word::full(0xf));
         vfn.raise(vector::non_stall(Engine::Copy(1)));
-        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 1)), Some(1 << 2));
+        assert_eq!(vfn.read(Leaf(1)), 1 << 2);
         assert!(!vfn.level());
-        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 1), Word::full(1 << 2));
+        vfn.write(LeafEnableSet(1), Word::full(1 << 2));
         assert!(vfn.level());
-        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR, 1), Word::full(u32::MAX));
+        vfn.write(LeafEnableClear(1), Word::full(u32::MAX));
         assert!(!vfn.level());
-        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 1)), Some(0));
+        assert_eq!(vfn.read(LeafEnableSet(1)), 0);
     }
 
     #[test]
     fn only_enabling_the_top_rearms() {
-        let mut vfn = Vfn::default();
-        assert_eq!(
-            vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR, Word::full(0xf)),
-            Some(Rearm::No)
-        );
-        assert_eq!(
-            vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf)),
-            Some(Rearm::Yes)
-        );
-        assert_eq!(vfn.write(NV_VIRTUAL_FUNCTION_DOORBELL, Word::full(0xf)), None);
+        let mut vfn = Vfn::new(&GH100.interrupts);
+        assert_eq!(vfn.write(TopEnableClear, Word::full(0xf)), Rearm::No);
+        assert_eq!(vfn.write(TopEnableSet, Word::full(0xf)), Rearm::Yes);
     }
 
     #[test]
     fn vector_beyond_the_tree_is_ignored() {
-        let mut vfn = Vfn::default();
+        let mut vfn = Vfn::new(&GH100.interrupts);
         vfn.raise(16 * 32);
         vfn.raise(u32::MAX);
-        assert_eq!(vfn.pending, [0; LEAVES]);
+        assert_eq!(vfn.pending, [0; MOST_LEAVES]);
     }
 }

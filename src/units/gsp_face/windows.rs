@@ -3,19 +3,14 @@
 //! PRAMIN and BAR2 show instance memory, which only the CPU writes; a back may answer their reads from a
 //! copy. BAR1 shows what engines write, and is read from memory itself.
 
-use super::config::BAR1_SIZE;
 use super::function::GspFunction;
 use super::locked;
 use crate::direct_windows::{moving_run, show_runs};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_pci::{DirectWindow, Region, SharedMemory};
-
-/// The moving VRAM window in BAR0.
-pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
 
 /// The back's memory.
 pub(super) struct VramMemory<'a, B>(pub(super) &'a B);
@@ -93,7 +88,7 @@ impl<B: GspBackend> GspFunction<B> {
     }
 
     fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {
-        let inside = offset.checked_sub(PRAMIN.start)?;
+        let inside = offset.checked_sub(self.hal().pramin.range().start)?;
         let start = self.pramin_start();
         Some(PhysicalAddress { address: start.address.checked_add(inside)?, ..start })
     }
@@ -114,7 +109,10 @@ impl<B: GspBackend> GspFunction<B> {
             return;
         }
         let runs = match region {
-            Region::Bar(0) => moving_run(&PRAMIN, self.pramin_start(), offset, size).into_iter().collect(),
+            Region::Bar(0) => {
+                let window = self.hal().pramin.range();
+                moving_run(&window, self.pramin_start(), offset, size).into_iter().collect()
+            }
             Region::Bar(1) => locked(&self.core.bar1).runs(offset, size, &self.vram()),
             Region::Bar(3) => locked(&self.core.bar2).runs(offset, size, &self.tables()),
             _ => return,
@@ -129,7 +127,7 @@ impl<B: GspBackend> GspFunction<B> {
         offset: u64,
         size: u64,
     ) -> std::io::Result<Vec<SharedMemory>> {
-        let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
+        let fits = offset.checked_add(size).is_some_and(|end| end <= self.hal().pci.bar1_size);
         if region != Region::Bar(1) || !fits || size == 0 || !(offset | size).is_multiple_of(PAGE_SIZE) {
             return Err(std::io::ErrorKind::Unsupported.into());
         }

@@ -11,6 +11,7 @@ use gpuvmk_saved_state::{Check, StateError, Version, Words};
 use serde::{Deserialize, Serialize};
 
 use super::super::face::Face;
+use super::super::hal::Hal;
 use super::super::identity_page::IdentityPage;
 use super::super::locked;
 use super::super::registers::{Registers, RegistersState};
@@ -115,6 +116,7 @@ impl Parts {
     /// A part refuses its state, or a window goes through tables that GSP does not give it.
     pub fn from_state(
         state: &GspFaceState,
+        hal: &'static Hal,
         config: GspConfig,
         space: ConfigSpace,
         clock: std::sync::Arc<dyn Clock>,
@@ -130,11 +132,11 @@ impl Parts {
             HopperTables::Physical | HopperTables::Root(_) => HopperTables::Physical,
         };
         windows.that(bar2 == state.bar2, || format!("BAR2 goes through {:?}", state.bar2))?;
-        let registers = Registers::from_state(&state.registers, space, config.vram, clock.now())?;
+        let registers = Registers::from_state(&state.registers, hal, space, config.vram, clock.now())?;
         Ok(Self {
             gsp,
             face: Face::restored(registers, clock, state.lost),
-            identity: IdentityPage::from_state(state.identity.as_ref())?,
+            identity: IdentityPage::from_state(state.identity.as_ref(), (hal.registers)())?,
             bar1: Window::new(state.bar1),
             bar2: Window::new(state.bar2),
             stops: Stops::from_state(&state.stops)?,

@@ -1,13 +1,14 @@
 //! The saved state of all registers.
 
-use gpuvmk_chip::gh100::regs;
 use gpuvmk_mmio_trap::register_file::{RegisterFile, RegisterFileState};
 use gpuvmk_pci::config_space::{ConfigSpace, ConfigSpaceState};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
+use super::super::boot::BootUnit;
+use super::super::boot::fsp::FspState;
 use super::super::falcon::{GspFalcon, GspFalconState};
-use super::super::fsp::{Fsp, FspState};
+use super::super::hal::Hal;
 use super::super::invalidate::{MmuInvalidate, MmuInvalidateState};
 use super::super::vfn::{Vfn, VfnState};
 use super::Registers;
@@ -46,10 +47,11 @@ impl Registers {
     /// The state to save, at the clock's time `now`.
     pub fn state(&self, now: u64) -> RegistersState {
         let Self {
+            hal: _,
             file,
             ptimer,
             gsp,
-            fsp,
+            boot,
             vfn,
             invalidate,
             window,
@@ -64,7 +66,7 @@ impl Registers {
             file: file.state(),
             ptimer: ptimer.state(now),
             gsp: gsp.state(),
-            fsp: fsp.state(),
+            fsp: boot.state(),
             vfn: vfn.state(),
             invalidate: invalidate.state(),
             bar0_window: *window,
@@ -82,6 +84,7 @@ impl Registers {
     /// A unit refuses its state, or the size of VRAM was another one.
     pub fn from_state(
         state: &RegistersState,
+        hal: &'static Hal,
         config: ConfigSpace,
         vram: u64,
         now: u64,
@@ -91,12 +94,13 @@ impl Registers {
         let config = ConfigSpace::from_state(&state.config, config)?;
         let control = config.control();
         Ok(Self {
-            file: RegisterFile::from_state(&state.file, regs::index())?,
+            hal,
+            file: RegisterFile::from_state(&state.file, (hal.registers)())?,
             ptimer: Ptimer::from_state(&state.ptimer, now)?,
-            gsp: GspFalcon::from_state(&state.gsp)?,
-            fsp: Fsp::from_state(&state.fsp)?,
-            vfn: Vfn::from_state(&state.vfn),
-            invalidate: MmuInvalidate::from_state(&state.invalidate)?,
+            gsp: GspFalcon::from_state(&state.gsp, &hal.processor)?,
+            boot: BootUnit::from_state(&state.fsp, hal.boot)?,
+            vfn: Vfn::from_state(&state.vfn, &hal.interrupts)?,
+            invalidate: MmuInvalidate::from_state(&state.invalidate, &hal.invalidation)?,
             window: state.bar0_window,
             output: InterruptOutput::from_state(&state.output, &control)?,
             config,

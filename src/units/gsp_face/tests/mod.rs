@@ -16,6 +16,7 @@ mod state;
 
 use std::sync::{Arc, Mutex};
 
+use super::hal::GH100;
 use super::{GspFaceConfig, GspFunction};
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
@@ -41,7 +42,7 @@ impl Gpu {
     fn with_vram(vram: u64) -> Self {
         let back = Arc::new(FakeBackend::new(vram));
         let clock = Arc::new(ManualClock::default());
-        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::default() };
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(&GH100) };
         let function = GspFunction::new(back.clone(), config).unwrap();
         Self { function, back, clock }
     }
@@ -51,7 +52,7 @@ impl Gpu {
         let (back, clock) = (self.back.clone(), self.clock.clone());
         let state = through_text(&self.function.state());
         back.disconnect();
-        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::default() };
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(&GH100) };
         let function = GspFunction::from_state(back.clone(), config, &state).unwrap();
         assert_eq!(function.state(), state);
         // Nothing was told that is not said anew with each function.

@@ -14,8 +14,8 @@ use super::fake::Call;
 use super::*;
 use crate::RestoreError;
 use crate::gsp_face::GspFaceState;
+use crate::gsp_face::boot::BootUnit;
 use crate::gsp_face::falcon::GspFalcon;
-use crate::gsp_face::fsp::Fsp;
 use crate::gsp_face::identity_page::IdentityPage;
 use crate::gsp_face::invalidate::MmuInvalidate;
 use crate::gsp_face::stops::Stops;
@@ -171,7 +171,7 @@ fn in_use() -> Gpu {
 
 fn restored(back: &Arc<FakeBackend>, state: &GspFaceState) -> Result<GspFunction<FakeBackend>, RestoreError> {
     back.disconnect();
-    let config = GspFaceConfig { clock: Arc::new(ManualClock::default()), ..GspFaceConfig::default() };
+    let config = GspFaceConfig { clock: Arc::new(ManualClock::default()), ..GspFaceConfig::of(&GH100) };
     GspFunction::from_state(back.clone(), config, state)
 }
 
@@ -188,12 +188,20 @@ where
 #[test]
 fn every_unit_is_what_it_was_and_refuses_what_it_cannot_be() {
     let GspFaceState { registers, identity, .. } = in_use().function.state();
-    unit(&registers.gsp, GspFalcon::from_state, GspFalcon::state);
-    unit(&registers.fsp, Fsp::from_state, Fsp::state);
-    unit(&registers.vfn, |state| Ok::<_, ()>(Vfn::from_state(state)), Vfn::state);
-    unit(&registers.invalidate, MmuInvalidate::from_state, MmuInvalidate::state);
+    unit(&registers.gsp, |state| GspFalcon::from_state(state, &GH100.processor), GspFalcon::state);
+    unit(&registers.fsp, |state| BootUnit::from_state(state, GH100.boot), BootUnit::state);
+    unit(&registers.vfn, |state| Vfn::from_state(state, &GH100.interrupts), Vfn::state);
+    unit(
+        &registers.invalidate,
+        |state| MmuInvalidate::from_state(state, &GH100.invalidation),
+        MmuInvalidate::state,
+    );
     unit(&registers.ptimer, |state| Ptimer::from_state(state, 7), |timer| timer.state(7));
-    unit(&identity, |state| IdentityPage::from_state(state.as_ref()), IdentityPage::state);
+    unit(
+        &identity,
+        |state| IdentityPage::from_state(state.as_ref(), (GH100.registers)()),
+        IdentityPage::state,
+    );
     let mut stops = Stops::default();
     for channel in 0..4 {
         stops.push(ChannelStop::new(GuestChannel(channel), StopCause::Manager(31)));

@@ -9,10 +9,11 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::effect::Effect;
+use super::super::hal::FspBoot;
+use super::Request;
 use gpuvmk_chip::gh100::fsp::{
-    COT_VERSION, CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET,
-    NOT_SUPPORTED, NVDM_COT, NVDM_HEADER, NVDM_VENDOR, OK, Response,
+    CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET, NOT_SUPPORTED, NVDM_COT,
+    NVDM_HEADER, NVDM_VENDOR, OK, Response,
 };
 use gpuvmk_chip::gh100::regs::fsp::*;
 use gpuvmk_chip::registers::Reg;
@@ -62,12 +63,14 @@ pub enum FspError {
     },
     /// The boot message is of another version or contradicts its size.
     #[error(
-        "the boot message says version {version} and {size} bytes, not version {COT_VERSION} and {} bytes",
+        "the boot message says version {version} and {size} bytes, not version {wanted} and {} bytes",
         CotMessage::PAYLOAD
     )]
     Version {
         /// Version.
         version: u16,
+        /// The version that FSP takes.
+        wanted: u16,
         /// Bytes of its payload.
         size: u16,
     },
@@ -100,6 +103,7 @@ impl FspError {
 /// FSP's state.
 #[derive(Clone, Debug)]
 pub struct Fsp {
+    boot: FspBoot,
     emem: [u32; EMEM_WORDS],
     port: u32,
     queue_head: u32,
@@ -108,13 +112,20 @@ pub struct Fsp {
     answer_tail: u32,
 }
 
-impl Default for Fsp {
-    fn default() -> Self {
-        Self { emem: [0; EMEM_WORDS], port: 0, queue_head: 0, queue_tail: 0, answer_head: 0, answer_tail: 0 }
-    }
-}
-
 impl Fsp {
+    /// FSP in its reset state.
+    pub const fn new(boot: FspBoot) -> Self {
+        Self {
+            boot,
+            emem: [0; EMEM_WORDS],
+            port: 0,
+            queue_head: 0,
+            queue_tail: 0,
+            answer_head: 0,
+            answer_tail: 0,
+        }
+    }
+
     /// Reads a register.
     pub fn read(&mut self, reg: Reg) -> u32 {
         match reg {
@@ -133,7 +144,7 @@ impl Fsp {
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Request> {
         match reg {
             NV_PFSP_EMEMC => self.port = word.merge(self.port) & (POSITION | AINCW | AINCR),
             NV_PFSP_EMEMD => {
@@ -148,13 +159,14 @@ impl Fsp {
                 self.queue_head = word.merge(self.queue_head);
                 // Equal pointers mean that there is no message.
                 if self.queue_head != self.queue_tail {
-                    self.take(effects);
+                    return Some(self.take());
                 }
             }
             NV_PFSP_MSGQ_HEAD => self.answer_head = word.merge(self.answer_head),
             NV_PFSP_MSGQ_TAIL => self.answer_tail = word.merge(self.answer_tail),
             _ => {}
         }
+        None
     }
 
     /// Answers the boot message.
@@ -162,16 +174,16 @@ impl Fsp {
         self.answer(NVDM_COT, result.err().map_or(OK, FspError::code));
     }
 
-    fn take(&mut self, effects: &mut Vec<Effect>) {
+    fn take(&mut self) -> Request {
         let result = self.message();
         self.queue_head = 0;
         self.queue_tail = 0;
-        match result.and_then(|message| parse(&message)) {
-            Ok(parameters) => effects.push(Effect::BootGsp { parameters }),
+        match result.and_then(|message| parse(&message, self.boot)) {
+            Ok(parameters) => Request::Boot { parameters },
             Err(error) => {
                 let kind = if let FspError::Kind(kind) = error { kind } else { NVDM_COT };
                 self.answer(kind, error.code());
-                effects.push(Effect::FspRefused(error));
+                Request::Refused(error)
             }
         }
     }
@@ -214,7 +226,7 @@ impl Fsp {
 }
 
 /// Address of the boot parameters that a message names.
-fn parse(message: &[u8]) -> Result<u64, FspError> {
+fn parse(message: &[u8], boot: FspBoot) -> Result<u64, FspError> {
     let Ok((headers, _)) = Headers::read_from_prefix(message) else {
         return Err(FspError::Size { bytes: message.len() });
     };
@@ -229,8 +241,9 @@ fn parse(message: &[u8]) -> Result<u64, FspError> {
     }
     let cot = CotMessage::read_from_bytes(message).map_err(|_| FspError::Size { bytes: message.len() })?;
     let (version, size) = (cot.version.get(), cot.size.get());
-    if version != COT_VERSION || usize::from(size) != CotMessage::PAYLOAD {
-        return Err(FspError::Version { version, size });
+    let wanted = boot.message_version;
+    if version != wanted || usize::from(size) != CotMessage::PAYLOAD {
+        return Err(FspError::Version { version, wanted, size });
     }
     Ok(cot.boot_params.get())
 }
@@ -256,7 +269,7 @@ pub struct FspState {
 impl Fsp {
     /// The state to save.
     pub fn state(&self) -> FspState {
-        let Self { emem, port, queue_head, queue_tail, answer_head, answer_tail } = self;
+        let Self { boot: _, emem, port, queue_head, queue_tail, answer_head, answer_tail } = self;
         FspState {
             emem: Words::of(emem),
             ememc: *port,
@@ -271,7 +284,7 @@ impl Fsp {
     ///
     /// # Errors
     /// EMEM does not hold what is to be in it, or its port has bits that do not stick.
-    pub fn from_state(state: &FspState) -> Result<Self, StateError> {
+    pub fn from_state(state: &FspState, boot: FspBoot) -> Result<Self, StateError> {
         let check = Check("FSP");
         let memory = state.emem.memory(check, "EMEM", EMEM_WORDS)?;
         check.bits("NV_PFSP_EMEMC", state.ememc, POSITION | AINCW | AINCR)?;
@@ -280,6 +293,7 @@ impl Fsp {
             *place = word;
         }
         Ok(Self {
+            boot,
             emem,
             port: state.ememc,
             queue_head: state.queue_head,
@@ -296,7 +310,9 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use gpuvmk_chip::gh100::fsp::{NVDM_RESPONSE, nvdm_header};
+    use gpuvmk_chip::gh100::fsp::{COT_VERSION, NVDM_RESPONSE, nvdm_header};
+
+    const BOOT: FspBoot = FspBoot { message_version: COT_VERSION };
 
     fn cot(parameters: u64) -> CotMessage {
         let mut cot = CotMessage::new_zeroed();
@@ -309,35 +325,32 @@ mod tests {
     }
 
     /// Sends a message as drivers do: in chunks of 256 bytes.
-    fn send(fsp: &mut Fsp, message: &[u8]) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    fn send(fsp: &mut Fsp, message: &[u8]) -> Option<Request> {
         let mut at = 0;
         for chunk in message.chunks(256) {
-            fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | at), &mut effects);
+            fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | at));
             for word in chunk.chunks_exact(4) {
                 let word = u32::from_le_bytes(word.try_into().unwrap());
-                fsp.write(NV_PFSP_EMEMD, Word::full(word), &mut effects);
+                fsp.write(NV_PFSP_EMEMD, Word::full(word));
             }
             at += 256;
         }
         let tail = u32::try_from(message.len() - 4).unwrap();
-        fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut effects);
-        assert_eq!(effects, []);
-        fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(0), &mut effects);
-        effects
+        fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail));
+        fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(0))
     }
 
     fn answer(fsp: &mut Fsp) -> Vec<u32> {
         assert_eq!((fsp.read(NV_PFSP_MSGQ_HEAD), fsp.read(NV_PFSP_MSGQ_TAIL)), (0, 16));
-        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR), &mut Vec::new());
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR));
         (0..5).map(|_| fsp.read(NV_PFSP_EMEMD)).collect()
     }
 
     #[test]
     fn boot_message_is_taken_at_once_and_answered_when_the_boot_is_over() {
-        let mut fsp = Fsp::default();
-        let effects = send(&mut fsp, cot(0x1_2345_6000).as_bytes());
-        assert_eq!(effects, [Effect::BootGsp { parameters: 0x1_2345_6000 }]);
+        let mut fsp = Fsp::new(BOOT);
+        let asked = send(&mut fsp, cot(0x1_2345_6000).as_bytes());
+        assert_eq!(asked, Some(Request::Boot { parameters: 0x1_2345_6000 }));
         assert_eq!(fsp.read(NV_PFSP_QUEUE_HEAD), fsp.read(NV_PFSP_QUEUE_TAIL));
         assert_eq!(fsp.read(NV_PFSP_MSGQ_HEAD), fsp.read(NV_PFSP_MSGQ_TAIL));
         fsp.booted(Ok(()));
@@ -347,7 +360,7 @@ mod tests {
 
     #[test]
     fn failed_boot_is_answered_with_an_error() {
-        let mut fsp = Fsp::default();
+        let mut fsp = Fsp::new(BOOT);
         send(&mut fsp, cot(0).as_bytes());
         fsp.booted(Err(FspError::Parameters { address: 0, why: "no memory" }));
         assert_eq!(answer(&mut fsp)[4], INVALID_DATA);
@@ -356,9 +369,9 @@ mod tests {
     #[test]
     fn messages_that_are_none_are_refused_with_a_code() {
         let refused = |message: &[u8]| {
-            let mut fsp = Fsp::default();
-            let effects = send(&mut fsp, message);
-            let [Effect::FspRefused(error)] = effects[..] else { panic!("{effects:?}") };
+            let mut fsp = Fsp::new(BOOT);
+            let asked = send(&mut fsp, message);
+            let Some(Request::Refused(error)) = asked else { panic!("{asked:?}") };
             assert_eq!(answer(&mut fsp)[4], error.code());
             error
         };
@@ -370,28 +383,26 @@ mod tests {
         assert_eq!(refused(&cot(0).as_bytes()[..864]), FspError::Size { bytes: 864 });
         let mut message = cot(0);
         message.version = 2.into();
-        assert_eq!(refused(message.as_bytes()), FspError::Version { version: 2, size: 860 });
+        assert_eq!(refused(message.as_bytes()), FspError::Version { version: 2, wanted: 1, size: 860 });
     }
 
     #[test]
     fn pointers_outside_the_memory_are_refused() {
         for (head, tail) in [(0, 1024), (4, 2), (8, 4), (0, 0xffff_fffc), (1024, 1020), (2, 8)] {
-            let mut fsp = Fsp::default();
-            let mut effects = Vec::new();
-            fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut effects);
-            fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(head), &mut effects);
-            let [Effect::FspRefused(error)] = effects[..] else { panic!("{head:#x} {tail:#x}") };
-            assert_eq!(error, FspError::Pointers { head, tail });
+            let mut fsp = Fsp::new(BOOT);
+            fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail));
+            let asked = fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(head));
+            assert_eq!(asked, Some(Request::Refused(FspError::Pointers { head, tail })));
         }
     }
 
     #[test]
     fn port_past_the_memory_reads_zero_and_wraps() {
-        let mut fsp = Fsp::default();
-        fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | AINCR | 0xfffc), &mut Vec::new());
-        fsp.write(NV_PFSP_EMEMD, Word::full(5), &mut Vec::new());
-        fsp.write(NV_PFSP_EMEMD, Word::full(6), &mut Vec::new());
-        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR | 0xfffc), &mut Vec::new());
+        let mut fsp = Fsp::new(BOOT);
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | AINCR | 0xfffc));
+        fsp.write(NV_PFSP_EMEMD, Word::full(5));
+        fsp.write(NV_PFSP_EMEMD, Word::full(6));
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR | 0xfffc));
         assert_eq!((fsp.read(NV_PFSP_EMEMD), fsp.read(NV_PFSP_EMEMD)), (0, 6));
     }
 
@@ -408,8 +419,8 @@ mod tests {
             }
             whole.truncate(EMEM_SIZE);
             whole.resize(whole.len().next_multiple_of(4).max(8), 0);
-            let mut fsp = Fsp::default();
-            prop_assert_eq!(send(&mut fsp, &whole).len(), 1);
+            let mut fsp = Fsp::new(BOOT);
+            prop_assert!(send(&mut fsp, &whole).is_some());
             prop_assert_eq!(fsp.read(NV_PFSP_QUEUE_HEAD), fsp.read(NV_PFSP_QUEUE_TAIL));
         }
     }
