@@ -90,3 +90,30 @@ fn configuration_knows_nothing_of_the_command_line() {
         assert!(!text.contains("crate::cli"), "{}", entry.path().display());
     }
 }
+
+/// Source files below a folder, without those of tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_firmware_version_is_named_by_its_layouts_only() {
+    let mut found = Vec::new();
+    sources(&source(), &mut found);
+    let inside = source().join("gsp/abi");
+    assert!(found.iter().any(|file| file.starts_with(inside.join("r570_144"))));
+    for file in found.iter().filter(|file| !file.starts_with(&inside)) {
+        let text = fs::read_to_string(file).unwrap();
+        let mut modules = text.match_indices("abi::r").map(|(at, found)| text.as_bytes()[at + found.len()]);
+        let names = modules.any(|next| next.is_ascii_digit());
+        assert!(!names, "{} names a version of the firmware", file.display());
+    }
+}

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod abi;
+pub mod document;
 pub mod model;
 
 pub use model::*;

@@ -3,14 +3,14 @@
 
 #![allow(dead_code, reason = "each user needs a part of it")]
 
-use gpuvmk_gsp::abi::r570_144::boot::{
-    GSP_ARGUMENTS_CACHED, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
-    LibosMemoryRegionInitArgument, RMARGS,
+use gpuvmk_gsp::abi::common::boot::{
+    LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM, LibosMemoryRegionInitArgument, RMARGS,
 };
-use gpuvmk_gsp::abi::r570_144::queue::{
+use gpuvmk_gsp::abi::common::queue::{
     GSP_MSG_QUEUE_ELEMENT, MSGQ_FLAGS_SWAP_RX, NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum,
     msgqTxHeader, rpc_message_header_v03_00,
 };
+use gpuvmk_gsp::abi::r570_144::boot::GSP_ARGUMENTS_CACHED;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Bytes of system memory that everything lies in.

@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 
 use gpuvmk::backend::{Backend, GspBackend};
 use gpuvmk::chip::Chip;
-use gpuvmk::gsp::abi::r570_144::control::*;
-use gpuvmk::gsp::abi::r570_144::object::{
-    ADDR_FBMEM, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV_CHANNEL_ALLOC_PARAMS,
-    NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS, NV01_DEVICE_0,
-    NV01_ROOT, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS_SIZE,
+use gpuvmk::gsp::abi::common::classes::{
+    FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV01_DEVICE_0, NV01_ROOT, NV20_SUBDEVICE_0,
 };
-use gpuvmk::gsp::abi::r570_144::rpc::{
+use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
     NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
+};
+use gpuvmk::gsp::abi::r570_144::control::*;
+use gpuvmk::gsp::abi::r570_144::object::{
+    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
 };
 use gpuvmk::gsp::abi::status::Status;
 use gpuvmk::gsp::{Gsp, GspConfig, ObjectLimits};

@@ -1,7 +1,7 @@
 //! A driver that suspends GSP and hands what was kept back, as it is or changed, to the same GSP or another
 //! one.
 
-use gpuvmk::gsp::abi::r570_144::suspend::{GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta};
+use gpuvmk::gsp::abi::common::suspend::{GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta};
 use gpuvmk::gsp::{BootError, Gsp, GspConfig};
 use zerocopy::{FromZeros, IntoBytes};
 

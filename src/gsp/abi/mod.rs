@@ -1,19 +1,25 @@
-//! What a driver and GSP firmware say to each other, as data: layouts by firmware version, status codes,
-//! names.
+//! How driver and firmware say it: by version of the firmware.
 //!
-//! GSP's message ABI has no compatibility promise: a driver is built for one firmware version. What is the
-//! same in every version known (element and RPC headers, most structs) and what differs (boot arguments,
-//! static info, events) live side by side in one module a version; [`Firmware`] is how the rest picks among
-//! those that differ. Sources: headers of open-gpu-kernel-modules 570.144, and `nvkm/subdev/gsp/rm` of Linux
-//! 7.2.
+//! GSP's message ABI has no compatibility promise: a driver is built for one firmware version. [`common`] has
+//! what is the same in every version known. What differs (boot arguments, static info, parameters, numbers of
+//! controls, events) is one module a version, which fills in an [`Abi`]: tables of functions, classes and
+//! controls, whose rows read a driver's bytes into [`values`] and write [`values`] for it. The model knows
+//! nothing else, and nothing outside of this folder names a version.
+//!
+//! Sources: headers of open-gpu-kernel-modules, and `nvkm/subdev/gsp/rm` of Linux 7.2.
 
+pub mod common;
+pub(crate) mod engines;
 pub mod names;
 pub mod r570_144;
 pub mod status;
+pub mod table;
+pub mod values;
 
-pub(crate) use r570_144::{boot, control, object, queue, rpc, suspend};
+use std::fmt;
 
-use zerocopy::{FromBytes, IntoBytes};
+use table::{Class, Control, Function, Source, Type};
+use values::{RcTriggered, StaticInfo};
 
 /// Asserts at build time that a struct has the size and the offsets that firmware expects.
 macro_rules! layout {
@@ -30,164 +36,82 @@ pub(crate) use layout;
 const _: () = assert!(cfg!(target_endian = "little"));
 
 /// A version of the firmware ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Firmware {
-    /// 570.144: what nouveau asks for on GH100 since Linux 6.16.
-    #[default]
-    R570_144,
-}
-
-/// Where the queues lie, from the boot arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueArguments {
-    /// Bus address of the shared memory's page table.
-    pub shared_memory: u64,
-    /// Entries of that table.
-    pub pages: u32,
-    /// Offset of the command queue in shared memory.
-    pub command_queue: u64,
-    /// Offset of the message queue in shared memory.
-    pub message_queue: u64,
-}
-
-/// A range of VRAM as drivers are told of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryRegion {
-    /// First byte.
-    pub base: u64,
-    /// Last byte.
-    pub limit: u64,
-    /// Drivers may allocate from it.
-    pub usable: bool,
-}
-
-/// What [`r570_144::rpc::NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO`] tells, version apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaticInfo<'a> {
-    /// Marketing name, ASCII.
-    pub name: &'a str,
-    /// Chip name, ASCII.
-    pub short_name: &'a str,
-    /// Bytes of VRAM.
-    pub vram: u64,
-    /// Ranges of VRAM.
-    pub regions: &'a [MemoryRegion],
-    /// VRAM address of BAR1's top page table.
-    pub bar1_root: u64,
-    /// VRAM address of BAR2's top page table.
-    pub bar2_root: u64,
-    /// Handles of the client, device and subdevice that firmware made for the driver.
-    pub internal: [u32; 3],
-    /// Offset of the heap outside the protected region.
-    pub non_wpr_heap: u64,
-    /// Offset of the firmware runtime services region.
-    pub frts: u64,
-}
-
-/// A channel that was stopped, as [`r570_144::rpc::NV_VGPU_MSG_EVENT_RC_TRIGGERED`] tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RcTriggered {
-    /// `NV2080_ENGINE_TYPE_*`.
-    pub engine_type: u32,
-    /// Channel number.
-    pub chid: u32,
-    /// `ROBUST_CHANNEL_*`.
-    pub except_type: u32,
-    /// Faulting address, for MMU faults.
-    pub address: u64,
-    /// Fault type, for MMU faults.
-    pub fault_type: u32,
-}
-
-impl Firmware {
+pub struct Abi {
     /// The version as file names have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::R570_144 => "570.144",
-        }
-    }
-
-    /// Bytes of the RMARGS structure.
-    pub const fn rm_arguments_size(self) -> usize {
-        match self {
-            Self::R570_144 => size_of::<boot::GSP_ARGUMENTS_CACHED>(),
-        }
-    }
-
-    /// The queue arguments in RMARGS, or `None` where `raw` is too short.
-    pub fn queue_arguments(self, raw: &[u8]) -> Option<QueueArguments> {
-        match self {
-            Self::R570_144 => {
-                let (arguments, _) = boot::GSP_ARGUMENTS_CACHED::read_from_prefix(raw).ok()?;
-                let queues = arguments.messageQueueInitArguments;
-                Some(QueueArguments {
-                    shared_memory: queues.sharedMemPhysAddr,
-                    pages: queues.pageTableEntryCount,
-                    command_queue: queues.cmdQueueOffset,
-                    message_queue: queues.statQueueOffset,
-                })
-            }
-        }
-    }
-
-    /// Static info as a driver of this version reads it.
-    pub fn static_info(self, info: &StaticInfo<'_>) -> Vec<u8> {
-        match self {
-            Self::R570_144 => r570_144::static_info::encode(info).as_bytes().to_vec(),
-        }
-    }
-
+    pub version: &'static str,
+    /// Bytes of what a driver tells of the host first (SET_SYSTEM_INFO). Each version has its own, so it
+    /// says which one a driver speaks.
+    pub system_info: usize,
+    /// Bytes of the region RMARGS. It begins with where the queues are.
+    pub rm_arguments: usize,
+    /// Bytes of what a client is allocated with.
+    pub client_parameters: usize,
+    /// Every function that is known.
+    pub functions: &'static [Function],
+    /// Where they are known from.
+    pub functions_source: Source,
+    /// Every class that is known, but `NV01_ROOT`.
+    pub classes: &'static [Class],
+    /// Where they are known from.
+    pub classes_source: Source,
+    /// Tables of every control that is known.
+    pub controls: &'static [&'static [Control]],
+    /// Static info as a driver reads it.
+    pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
     /// The event that tells of a stopped channel.
-    pub fn rc_triggered(self, event: RcTriggered) -> Vec<u8> {
-        match self {
-            Self::R570_144 => rpc::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),
-        }
+    pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
+}
+
+/// Every version that is spoken, the one first that is taken until a driver says which it speaks.
+pub static VERSIONS: &[&Abi] = &[&r570_144::ABI];
+
+impl fmt::Debug for Abi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Abi").field(&self.version).finish()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queue_arguments_of_a_short_block_are_refused() {
-        assert_eq!(Firmware::R570_144.queue_arguments(&[0; 0x47]), None);
+impl Abi {
+    /// The version that is taken until a driver says which it speaks.
+    pub fn usual() -> &'static Self {
+        &r570_144::ABI
     }
 
-    #[test]
-    fn queue_arguments_are_read_at_their_offsets() {
-        let mut raw = [0; 0x48];
-        raw[..8].copy_from_slice(&0x1234_5000u64.to_le_bytes());
-        raw[8..12].copy_from_slice(&129u32.to_le_bytes());
-        raw[16..24].copy_from_slice(&0x1000u64.to_le_bytes());
-        raw[24..32].copy_from_slice(&0x4_1000u64.to_le_bytes());
-
-        let arguments = Firmware::R570_144.queue_arguments(&raw).unwrap();
-
-        assert_eq!(
-            arguments,
-            QueueArguments {
-                shared_memory: 0x1234_5000,
-                pages: 129,
-                command_queue: 0x1000,
-                message_queue: 0x4_1000
-            }
-        );
+    /// The version of that name.
+    pub fn by_version(version: &str) -> Option<&'static Self> {
+        VERSIONS.iter().copied().find(|abi| abi.version == version)
     }
 
-    #[test]
-    fn rc_event_has_the_layout_that_nouveau_reads() {
-        let raw = Firmware::R570_144.rc_triggered(RcTriggered {
-            engine_type: 9,
-            chid: 3,
-            except_type: 31,
-            address: 0x12_3456_7000,
-            fault_type: 2,
-        });
+    /// The version whose drivers tell of the host in that many bytes.
+    pub fn of_system_info(size: usize) -> Option<&'static Self> {
+        VERSIONS.iter().copied().find(|abi| abi.system_info == size)
+    }
 
-        let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().unwrap());
-        assert_eq!(raw.len(), 0x30);
-        assert_eq!([word(0), word(4), word(0x10)], [9, 3, 31]);
-        assert_eq!([word(0x1c), word(0x20), word(0x24)], [0x3456_7000, 0x12, 2]);
+    /// A function.
+    pub fn function(&self, number: u32) -> Option<&'static Function> {
+        self.functions.iter().find(|function| function.number == number)
+    }
+
+    /// A class.
+    pub fn class(&self, number: u32) -> Option<&'static Class> {
+        self.classes.iter().find(|class| class.number == number)
+    }
+
+    /// The controls, table by table.
+    pub fn controls(&self) -> impl Iterator<Item = &'static Control> + use<> {
+        self.controls.iter().copied().flatten()
+    }
+
+    /// A control.
+    pub fn control(&self, number: u32) -> Option<&'static Control> {
+        self.controls().find(|control| control.number == number)
+    }
+
+    /// What an object of a class is, and what it can be below.
+    pub fn place_of(&self, class: u32) -> Option<(Type, &'static [Type])> {
+        if common::classes::MEMORY_LISTS.contains(&class) {
+            return Some((Type::Memory, &[Type::Device]));
+        }
+        self.class(class).map(|class| (class.object(), class.parents))
     }
 }

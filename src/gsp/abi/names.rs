@@ -19,7 +19,8 @@ pub fn control(number: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::r570_144::{control as numbers, rpc};
+    use crate::abi::common::rpc;
+    use crate::abi::r570_144::control as numbers;
 
     #[test]
     fn functions_in_use_have_the_names_of_the_list() {

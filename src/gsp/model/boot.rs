@@ -3,10 +3,10 @@
 
 use zerocopy::FromBytes;
 
-use crate::abi::Firmware;
-use crate::abi::boot::{
+use crate::abi::Abi;
+use crate::abi::common::boot::{
     LIBOS_INIT_ARGUMENTS_MAX, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
-    LibosMemoryRegionInitArgument, RMARGS,
+    LibosMemoryRegionInitArgument, RMARGS, queue_arguments,
 };
 use crate::model::BootError;
 use crate::model::queue::Queues;
@@ -14,16 +14,15 @@ use crate::model::shared::bus;
 use gpuvmk_backend::GspBackend;
 
 /// Opens the queues that the arguments at bus address `libos` name.
-pub(super) fn queues(back: &dyn GspBackend, firmware: Firmware, libos: u64) -> Result<Queues, BootError> {
+pub(super) fn queues(back: &dyn GspBackend, abi: &Abi, libos: u64) -> Result<Queues, BootError> {
     let region = rm_arguments(back, libos)?;
-    let mut raw = vec![0; firmware.rm_arguments_size()];
+    let mut raw = vec![0; abi.rm_arguments];
     // CAST: widening.
     if region.size < raw.len() as u64 {
         return Err(BootError::Arguments("the region RMARGS is too small"));
     }
     back.read_memory(bus(region.pa), &mut raw).map_err(|_| BootError::NoMemory(region.pa))?;
-    let arguments =
-        firmware.queue_arguments(&raw).ok_or(BootError::Arguments("the region RMARGS is too small"))?;
+    let arguments = queue_arguments(&raw).ok_or(BootError::Arguments("the region RMARGS is too small"))?;
     Queues::open(back, arguments)
 }
 

@@ -8,8 +8,9 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use crate::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
+use crate::abi::engines::engine_type;
 use crate::abi::status::Status;
+use crate::abi::values::ChannelParameters;
 use crate::model::{DoorbellTarget, GspConfig, engines};
 use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
@@ -108,36 +109,32 @@ pub(super) const fn status(refusal: ChannelRefusal) -> Status {
 }
 
 /// Checks the parameters of a channel.
-pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result<Wanted, Status> {
-    let engine = engines::of_type(raw.engineType)
-        .filter(|engine| config.engines.contains((*engine).into()))
-        .ok_or(Status::InvalidArgument)?;
+pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wanted, Status> {
+    let ChannelParameters { space: _, engine, chid, ring, entries, userd } = *asked;
+    let engine =
+        engine.filter(|engine| config.engines.contains((*engine).into())).ok_or(Status::InvalidArgument)?;
     let runlist = engines::runlist(engine);
-    let chid = fixed_chid(raw.flags);
     if chid.is_some_and(|chid| chid >= CHANNELS_PER_RUNLIST) {
         return Err(Status::InvalidArgument);
     }
-    let userd = raw.userdMem.base;
-    if raw.userdMem.addressSpace != ADDR_FBMEM || !userd.is_multiple_of(USERD_SIZE) {
-        return Err(Status::InvalidArgument);
-    }
+    let userd = userd.filter(|userd| userd.is_multiple_of(USERD_SIZE)).ok_or(Status::InvalidArgument)?;
     if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
         return Err(Status::InvalidAddress);
     }
-    if !raw.gpFifoEntries.is_power_of_two() || raw.gpFifoEntries.ilog2() > MAX_GPFIFO_ENTRIES_LOG2.into() {
+    if !entries.is_power_of_two() || entries.ilog2() > MAX_GPFIFO_ENTRIES_LOG2.into() {
         return Err(Status::InvalidArgument);
     }
-    let size = u64::from(raw.gpFifoEntries).saturating_mul(GPFIFO_ENTRY_SIZE);
-    if !raw.gpFifoOffset.is_multiple_of(GPFIFO_ENTRY_SIZE) {
+    let size = u64::from(entries).saturating_mul(GPFIFO_ENTRY_SIZE);
+    if !ring.is_multiple_of(GPFIFO_ENTRY_SIZE) {
         return Err(Status::InvalidArgument);
     }
-    if raw.gpFifoOffset.checked_add(size).is_none_or(|end| end > RING_LIMIT) {
+    if ring.checked_add(size).is_none_or(|end| end > RING_LIMIT) {
         return Err(Status::InvalidLimit);
     }
     // CAST: at most 19.
     #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
-    let log2 = raw.gpFifoEntries.ilog2() as u8;
-    let ring = (raw.gpFifoOffset != 0).then_some((GpuVa(raw.gpFifoOffset), log2));
+    let log2 = entries.ilog2() as u8;
+    let ring = (ring != 0).then_some((GpuVa(ring), log2));
     Ok(Wanted { runlist, chid, engine, engines: engines::of_runlist(config.engines, runlist), userd, ring })
 }
 
@@ -323,7 +320,7 @@ impl Channels {
         };
         let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
         let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
-        let engine_type = engines::engine_type(engine);
+        let engine_type = engine_type(engine);
         Deferred { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
     }
 

@@ -4,17 +4,11 @@
 //! Nothing says how many follow. The first record of a split RPC is as large as a record can be, and
 //! functions with a body of variable size say that size in it: an RPC waits for more exactly when both hold.
 
-use zerocopy::FromBytes;
-
 use gpuvmk_saved_state::{Bytes, Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use crate::abi::rpc::{
-    NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD,
-    NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
-    NV_VGPU_MSG_FUNCTION_SET_REGISTRY, PACKED_REGISTRY_TABLE, rpc_alloc_memory_v13_01,
-    rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
-};
+use crate::abi::common::calls::length;
+use crate::abi::common::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
 use crate::model::queue::Record;
 
 /// The largest RPC: its answer, as large, must fit a message queue of 63 elements.
@@ -54,7 +48,7 @@ impl Assembly {
             return (self.continued(&record.body), false);
         }
         let given_up = self.waiting.take().is_some();
-        let expected = expected(record.function, &record.body);
+        let expected = length(record.function, &record.body);
         let Record { function, sequence, body, full, .. } = record;
         let request = Request { function, sequence, body };
         if !full || request.body.len() >= expected {
@@ -81,23 +75,6 @@ impl Assembly {
         self.waiting = Some((request, expected));
         Assembled::Waiting
     }
-}
-
-/// Bytes that the body of a function has by what its beginning says.
-fn expected(function: u32, body: &[u8]) -> usize {
-    let (fixed, variable) = match function {
-        NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL => rpc_gsp_rm_control_v03_00::read_from_prefix(body)
-            .map_or((0, 0), |(rpc, _)| (size_of_val(&rpc), rpc.paramsSize)),
-        NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC => rpc_gsp_rm_alloc_v03_00::read_from_prefix(body)
-            .map_or((0, 0), |(rpc, _)| (size_of_val(&rpc), rpc.paramsSize)),
-        NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY => rpc_alloc_memory_v13_01::read_from_prefix(body)
-            .map_or((0, 0), |(rpc, _)| (size_of_val(&rpc), rpc.entries().saturating_mul(8))),
-        NV_VGPU_MSG_FUNCTION_SET_REGISTRY => {
-            PACKED_REGISTRY_TABLE::read_from_prefix(body).map_or((0, 0), |(table, _)| (0, table.size))
-        }
-        _ => (0, 0),
-    };
-    fixed.saturating_add(usize::try_from(variable).unwrap_or(usize::MAX))
 }
 
 /// The RPC that waits for its rest, as it is saved.
@@ -129,7 +106,7 @@ impl Assembly {
         let Some(WaitingState { function, sequence, body: Bytes(body) }) = state else {
             return Ok(Self::default());
         };
-        let expected = expected(*function, body);
+        let expected = length(*function, body);
         Check("waiting RPC").that(body.len() < expected && expected <= MAX_BODY, || {
             format!("{} bytes of {expected} have come of function {function}", body.len())
         })?;

@@ -5,12 +5,10 @@
 //! the back stopped a channel, and carries out the [`Effect`]s.
 
 mod alloc;
-mod answers;
 mod boot;
 mod channel;
 mod control;
 mod counters;
-pub mod document;
 mod engines;
 mod events;
 mod message;
@@ -41,7 +39,7 @@ pub mod saved_state {
     pub use super::queue::{QueueRingState, QueuesState};
 }
 
-use crate::abi::Firmware;
+use crate::abi::Abi;
 use crate::abi::status::Status;
 use channel::Token;
 use events::Event;
@@ -163,16 +161,16 @@ pub struct Gsp {
 impl Gsp {
     /// A GSP that was not booted.
     pub fn new(config: GspConfig) -> Self {
-        Self::with_firmware(config, Firmware::default())
+        Self::with_abi(config, Abi::usual())
     }
 
-    /// A GSP that speaks a certain version of the message ABI.
-    pub fn with_firmware(config: GspConfig, firmware: Firmware) -> Self {
+    /// A GSP that speaks a certain version of the message ABI, until a driver says that it speaks another.
+    pub fn with_abi(config: GspConfig, abi: &'static Abi) -> Self {
         Self {
             state: State::Off,
             queues: None,
             assembly: Assembly::default(),
-            rm: Rm::new(config, firmware),
+            rm: Rm::new(config, abi),
             kept: None,
         }
     }
@@ -191,7 +189,7 @@ impl Gsp {
                 ));
             }
         } else {
-            let queues = boot::queues(back, self.rm.firmware, libos_arguments)?;
+            let queues = boot::queues(back, self.rm.abi, libos_arguments)?;
             self.rm.clear(back);
             self.rm
                 .make_internal()
@@ -262,7 +260,7 @@ impl Gsp {
             return Vec::new();
         };
         self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-        let event = events::rc_triggered(self.rm.firmware, token, stop.cause.into());
+        let event = events::rc_triggered(self.rm.abi, token, stop.cause.into());
         self.post(back, &event).into_iter().collect()
     }
 
@@ -390,7 +388,7 @@ impl Gsp {
     fn tell_lost(&mut self, back: &dyn GspBackend) {
         for (token, error) in std::mem::take(&mut self.rm.lost) {
             self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-            let event = events::rc_triggered(self.rm.firmware, token, error);
+            let event = events::rc_triggered(self.rm.abi, token, error);
             let effect = self.post(back, &event);
             self.rm.effects.extend(effect);
         }

@@ -8,6 +8,8 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::abi::status::Status;
+pub(super) use crate::abi::table::Type;
+pub(super) use crate::abi::values::Id;
 use crate::model::channel::Token;
 use gpuvmk_backend::ObjectUsage;
 use gpuvmk_chip::{Engine, PhysicalAddress};
@@ -43,26 +45,6 @@ impl ObjectLimits {
 
 /// Where the names begin that RM makes up (its RS_UNIQUE_HANDLE_BASE).
 const NAMES_BEGIN: u32 = 0xcaf0_0000;
-
-/// An object's full name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id {
-    pub(super) client: u32,
-    pub(super) handle: u32,
-}
-
-/// What can be the parent of what, and what a control is sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    Client,
-    Device,
-    Subdevice,
-    AddressSpace,
-    Channel,
-    EngineObject,
-    Event,
-    Memory,
-}
 
 /// An address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

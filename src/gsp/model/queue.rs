@@ -8,12 +8,12 @@ mod state;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::QueueArguments;
-use crate::abi::queue::{
+use crate::abi::common::queue::{
     GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, MSGQ_FLAGS_SWAP_RX,
     NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
 };
-use crate::abi::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+use crate::abi::common::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+use crate::abi::values::QueueArguments;
 use crate::model::BootError;
 use crate::model::shared::SharedMemory;
 use gpuvmk_backend::{GspBackend, NoTarget};

@@ -1,7 +1,7 @@
 //! The resource manager that GSP runs: state that RPCs act on.
 
-use crate::abi::Firmware;
-use crate::abi::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
+use crate::abi::Abi;
+use crate::abi::common::classes::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use crate::abi::status::Status;
 use crate::model::channel::{Channels, Token};
 use crate::model::counters::{Call, Counters, Note, Notes};
@@ -18,7 +18,7 @@ const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
 #[derive(Debug)]
 pub(super) struct Rm {
     pub(super) config: GspConfig,
-    pub(super) firmware: Firmware,
+    pub(super) abi: &'static Abi,
     pub(super) objects: Objects,
     pub(super) channels: Channels,
     pub(super) counters: Counters,
@@ -34,10 +34,10 @@ pub(super) struct Rm {
 }
 
 impl Rm {
-    pub(super) fn new(config: GspConfig, firmware: Firmware) -> Self {
+    pub(super) fn new(config: GspConfig, abi: &'static Abi) -> Self {
         Self {
             config,
-            firmware,
+            abi,
             objects: Objects::new(config.objects),
             channels: Channels::default(),
             counters: Counters::default(),
@@ -83,11 +83,14 @@ impl Rm {
         self.objects.add(id(INTERNAL_SUBDEVICE), INTERNAL_DEVICE, NV20_SUBDEVICE_0, Kind::Subdevice)
     }
 
+    /// True when there are objects that the driver allocated.
+    pub(super) fn has_objects_of_driver(&self) -> bool {
+        self.objects.iter().any(|(id, _)| !is_internal(id))
+    }
+
     /// Frees an object and what goes with it.
     pub(super) fn free(&mut self, back: &dyn GspBackend, id: Id) -> Result<(), Status> {
-        if id.client == INTERNAL_CLIENT
-            && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
-        {
+        if is_internal(id) {
             return Err(Status::InsufficientPermissions);
         }
         if id.handle == 0 && self.objects.has_client(id.client) {
@@ -116,4 +119,10 @@ impl Rm {
             self.note(Note::Refused { what, status });
         }
     }
+}
+
+/// True for an object that firmware makes for the driver.
+pub(super) fn is_internal(id: Id) -> bool {
+    id.client == INTERNAL_CLIENT
+        && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
 }

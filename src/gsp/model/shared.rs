@@ -3,7 +3,7 @@
 //! Drivers allocate it in one piece today, but nothing promises that: the page table is what counts. It is
 //! copied once, at boot; what the guest writes to it later has no effect.
 
-use crate::abi::QueueArguments;
+use crate::abi::values::QueueArguments;
 use crate::model::BootError;
 use gpuvmk_backend::{GspBackend, NoTarget};
 use gpuvmk_chip::addr::PAGE_SIZE;

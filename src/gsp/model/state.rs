@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::abi::Firmware;
+use crate::abi::{Abi, VERSIONS};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Gsp {
         let Rm {
             // What it was made with.
             config: _,
-            firmware,
+            abi,
             objects,
             channels,
             counters,
@@ -76,7 +76,7 @@ impl Gsp {
             effects: _,
         } = rm;
         GspState {
-            firmware: firmware.name().to_owned(),
+            firmware: abi.version.to_owned(),
             phase: match state {
                 State::Off => GspPhase::Off,
                 State::Running => GspPhase::Running,
@@ -101,17 +101,19 @@ impl Gsp {
     pub fn from_state(state: &GspState, config: GspConfig) -> Result<Self, StateError> {
         let check = Check("GSP");
         let inside = |error: StateError| error.within("GSP");
-        let firmware = Firmware::default();
-        check.that(state.firmware == firmware.name(), || {
-            format!("it spoke version {:?}, and speaks {}", state.firmware, firmware.name())
+        let abi = Abi::by_version(&state.firmware);
+        check.that(abi.is_some(), || {
+            let known: Vec<_> = VERSIONS.iter().map(|abi| abi.version).collect();
+            format!("it spoke version {:?}, and speaks {}", state.firmware, known.join(", "))
         })?;
+        let abi = abi.unwrap_or(Abi::usual());
         check.that(state.queues.is_some() == (state.phase != GspPhase::Off), || {
             format!("it is {:?}, and its queues are {:?}", state.phase, state.queues)
         })?;
         check.that(state.kept.is_none() || state.phase == GspPhase::Suspended, || {
             format!("it is {:?}, and in the memory for a suspension", state.phase)
         })?;
-        let objects = Objects::from_state(&state.objects, &config).map_err(inside)?;
+        let objects = Objects::from_state(&state.objects, &config, abi).map_err(inside)?;
         let channels = Channels::from_state(&state.channels, &config).map_err(inside)?;
         agree(check, &config, &objects, &channels)?;
         let queues = state.queues.as_ref().map(Queues::from_state).transpose().map_err(inside)?;
@@ -125,7 +127,7 @@ impl Gsp {
             assembly: Assembly::from_state(state.waiting.as_ref()).map_err(inside)?,
             rm: Rm {
                 config,
-                firmware,
+                abi,
                 objects,
                 channels,
                 counters: state.counters,

@@ -9,7 +9,7 @@
 //!   reserved. A region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither
 //!   compressible nor for display, so nothing is allocated from it.
 
-use crate::abi::{MemoryRegion, StaticInfo};
+use crate::abi::values::{MemoryRegion, StaticInfo};
 use crate::model::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
 
 const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Firmware 570.144: layouts and numbers, with NVIDIA's names.
+//! Firmware 570.144: layouts and numbers, with NVIDIA's names, and the tables of what is answered.
 
 #![allow(
     non_camel_case_types,
@@ -8,9 +8,29 @@
 )]
 
 pub mod boot;
+mod classes;
 pub mod control;
+mod controls;
+pub mod events;
+mod functions;
 pub mod object;
-pub mod queue;
-pub mod rpc;
 pub mod static_info;
-pub mod suspend;
+
+use zerocopy::IntoBytes;
+
+use super::Abi;
+
+/// This version.
+pub static ABI: Abi = Abi {
+    version: "570.144",
+    system_info: functions::GSP_SYSTEM_INFO_SIZE,
+    rm_arguments: size_of::<boot::GSP_ARGUMENTS_CACHED>(),
+    client_parameters: object::NV0000_ALLOC_PARAMETERS_SIZE,
+    functions: functions::FUNCTIONS,
+    classes: classes::CLASSES,
+    classes_source: classes::SOURCE,
+    functions_source: functions::SOURCE,
+    controls: controls::TABLES,
+    static_info: |info| static_info::encode(info).as_bytes().to_vec(),
+    rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),
+};

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::abi::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
+use crate::abi::values::ChannelParameters;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
-use zerocopy::FromZeros;
 
 use super::{Channel, Channels, State, Token, Wanted, check};
-use crate::model::{GspConfig, engines};
+use crate::model::GspConfig;
 
 /// State of [`Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,13 +179,14 @@ impl Channels {
 /// The channel, as the driver would have to ask for it, if it can.
 fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Channel> {
     let log2 = saved.ring.as_ref().map_or(0, |ring| u32::from(ring.entries_log2));
-    let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-    parameters.gpFifoOffset = saved.ring.as_ref().map_or(0, |ring| ring.address);
-    parameters.gpFifoEntries = 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?;
-    parameters.flags = flags_of_chid(token.chid);
-    parameters.engineType = engines::engine_type(saved.engine);
-    parameters.userdMem.base = saved.userd;
-    parameters.userdMem.addressSpace = ADDR_FBMEM;
+    let parameters = ChannelParameters {
+        space: 0,
+        engine: Some(saved.engine),
+        chid: Some(token.chid),
+        ring: saved.ring.as_ref().map_or(0, |ring| ring.address),
+        entries: 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?,
+        userd: Some(saved.userd),
+    };
     let wanted = check(config, &parameters).ok()?;
     let same = wanted.runlist == token.runlist
         && wanted.chid == Some(token.chid)

@@ -1,55 +1,29 @@
 //! Controls of channels.
 
-use super::Target;
-use crate::abi::control::{
-    NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
-    NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, NVA06F_CTRL_CMD_BIND, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, parameters, put,
-};
 use crate::abi::status::Status;
-use crate::model::answers::{Answer, controls};
-use crate::model::engines;
+use crate::abi::values::PromoteContext;
 use crate::model::objects::Id;
 use crate::model::rm::Rm;
 use crate::model::saved;
 use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::Engine;
 
-controls! {
-    source "open-gpu-kernel-modules ctrla06f, ctrlc36f, ctrl2080gpu, ctrl2080internal; nouveau gsp/rm/r535/fifo.c";
-    /// Lets a channel run (`bEnable`), or holds it back.
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE on Channel, 2 => Answer::Handler(schedule);
-    /// Binds a channel to an engine: the one it was allocated for, or another of its runlist.
-    NVA06F_CTRL_CMD_BIND on Channel, 4 => Answer::Handler(bind);
-    /// What the driver writes to the doorbell.
-    NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN on Channel, 4 => Answer::Handler(token);
-    /// Holds all channels back (a suspend), or lets them run again.
-    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING on Subdevice, 1
-        => Answer::Handler(toggle_scheduling);
-    /// Gives a channel's graphics context its buffers. The GPU behind has its own: they are never looked at.
-    NV2080_CTRL_CMD_GPU_PROMOTE_CTX on Subdevice, size_of::<NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS>()
-        => Answer::Handler(promote_context);
-}
-
-fn bind(rm: &mut Rm, _: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let token = rm.objects.channel(target.id)?;
-    let engine = engines::of_type(parameters(raw)).ok_or(Status::InvalidArgument)?;
+/// Binds a channel to one of the engines that it has.
+pub(super) fn bind(rm: &Rm, id: Id, engine: Option<Engine>) -> Result<(), Status> {
+    let token = rm.objects.channel(id)?;
+    let engine = engine.ok_or(Status::InvalidArgument)?;
     if rm.channels.has_engine(token, engine) { Ok(()) } else { Err(Status::InvalidArgument) }
 }
 
-fn schedule(rm: &mut Rm, back: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let token = rm.objects.channel(target.id)?;
-    let [enable, _skip_submit]: [u8; 2] = parameters(raw);
-    rm.channels.schedule(back, token, enable != 0)
+/// Lets a channel run, or holds it back.
+pub(super) fn schedule(rm: &mut Rm, back: &dyn GspBackend, id: Id, enable: bool) -> Result<(), Status> {
+    let token = rm.objects.channel(id)?;
+    rm.channels.schedule(back, token, enable)
 }
 
-fn token(rm: &mut Rm, _: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {
-    put(raw, &rm.objects.channel(target.id)?.doorbell());
-    Ok(())
-}
-
-fn toggle_scheduling(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let disable: u8 = parameters(raw);
-    if disable != 0 {
+/// Holds all channels back (a suspend), or lets them run again.
+pub(super) fn hold(rm: &mut Rm, back: &dyn GspBackend, hold: bool) -> Result<(), Status> {
+    if hold {
         return rm.channels.hold(back, true);
     }
     let at_work = saved::revive(rm, back);
@@ -58,9 +32,8 @@ fn toggle_scheduling(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u
     Ok(())
 }
 
-fn promote_context(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let wanted: NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS = parameters(raw);
-    rm.objects.channel(Id { client: wanted.hChanClient, handle: wanted.hObject })?;
-    let entries = usize::try_from(wanted.entryCount).unwrap_or(usize::MAX);
-    if entries > wanted.promoteEntry.len() { Err(Status::InvalidArgument) } else { Ok(()) }
+/// Buffers for a channel's graphics context: the GPU behind has its own.
+pub(super) fn promote_context(rm: &Rm, wanted: PromoteContext) -> Result<(), Status> {
+    rm.objects.channel(Id { client: wanted.client, handle: wanted.channel })?;
+    if wanted.is_whole { Ok(()) } else { Err(Status::InvalidArgument) }
 }

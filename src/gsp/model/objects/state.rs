@@ -8,8 +8,9 @@ use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
 use super::{AddressSpace, Id, Kind, Object, Objects, Type};
+use crate::abi::Abi;
+use crate::model::GspConfig;
 use crate::model::channel::Token;
-use crate::model::{GspConfig, alloc};
 
 /// Objects that there are in any case: the firmware's own.
 const OWN: usize = 3;
@@ -128,6 +129,7 @@ impl Objects {
     pub(in super::super) fn from_state(
         state: &[ObjectState],
         config: &GspConfig,
+        abi: &Abi,
     ) -> Result<Self, StateError> {
         let check = Check("objects");
         let most = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX).max(OWN);
@@ -144,7 +146,7 @@ impl Objects {
         }
         for (client, objects) in &mut clients {
             check.at_most("objects of a client", objects.len(), most(config.objects.per_client))?;
-            connect(check, config, *client, objects)?;
+            connect(check, config, abi, *client, objects)?;
         }
         Ok(Self { limits: config.objects, clients, total: state.len(), refused: 0 })
     }
@@ -154,6 +156,7 @@ impl Objects {
 fn connect(
     check: Check,
     config: &GspConfig,
+    abi: &Abi,
     client: u32,
     objects: &mut BTreeMap<u32, Object>,
 ) -> Result<(), StateError> {
@@ -169,7 +172,7 @@ fn connect(
             continue;
         }
         let holder = objects.get_mut(&parent).filter(|_| handle != client);
-        let allowed = alloc::place_of(class).filter(|(made, _)| *made == own);
+        let allowed = abi.place_of(class).filter(|(made, _)| *made == own);
         let fits = holder.zip(allowed).filter(|(holder, (_, parents))| parents.contains(&holder.kind.of()));
         let Some((holder, _)) = fits else {
             return check.that(false, || problem("cannot be where it is"));

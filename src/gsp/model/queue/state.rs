@@ -1,7 +1,7 @@
 //! The saved state of the queues.
 
-use crate::abi::QueueArguments;
-use crate::abi::queue::msgqTxHeader;
+use crate::abi::common::queue::msgqTxHeader;
+use crate::abi::values::QueueArguments;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};

@@ -16,6 +16,7 @@ mod memory;
 mod objects;
 mod rings;
 
+use crate::abi::engines::engine_type;
 use crate::abi::status::Status;
 use crate::model::queue::{Queues, Spot};
 use crate::model::rm::Rm;
@@ -205,5 +206,5 @@ fn bar1_root(config: &GspConfig) -> PhysicalAddress {
 
 /// The engines, a bit each.
 fn engine_bits(config: &GspConfig) -> u64 {
-    config.engines.engines().fold(0, |bits, engine| bits | 1 << super::engines::engine_type(engine))
+    config.engines.engines().fold(0, |bits, engine| bits | 1 << engine_type(engine))
 }

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use zerocopy::{FromZeros, IntoBytes};
-
 use super::SavedError;
 use super::encoding::{Reader, Writer};
-use crate::abi::object::{
-    ADDR_FBMEM, HOPPER_DMA_COPY_A, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_ALLOC_PARAMETERS_SIZE, NV0005_ALLOC_PARAMETERS,
-    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, flags_of_chid,
-};
+use crate::abi::common::calls::MemoryListRequest;
+use crate::abi::common::classes::NV01_ROOT;
+use crate::abi::engines::{engine_type, of_type};
 use crate::abi::status::Status;
+use crate::abi::table::{Class, ClassParameters};
+use crate::abi::values::{ChannelParameters, Parameters};
+use crate::model::alloc;
 use crate::model::channel::{Deferred, KeptState, Token};
 use crate::model::control::keep_directory;
 use crate::model::objects::{AddressSpace, Id, Kind, Object, Type};
-use crate::model::rm::Rm;
-use crate::model::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, alloc, engines};
+use crate::model::rm::{Rm, is_internal};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -52,7 +50,7 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             Kind::Client | Kind::Device | Kind::Subdevice => {}
             Kind::AddressSpace(space) => write_space(space, to),
             Kind::Channel { token, space } => write_channel(rm, back, *token, *space, to),
-            Kind::EngineObject { engine } => to.u32(engines::engine_type(*engine)),
+            Kind::EngineObject { engine } => to.u32(engine_type(*engine)),
             Kind::Event { index } => to.u32(*index),
             Kind::Memory { pages } => to.u32(*pages),
         }
@@ -69,11 +67,6 @@ const fn rank(of: Type) -> u8 {
         Type::EngineObject => 4,
         Type::Event => 5,
     }
-}
-
-fn is_internal(id: Id) -> bool {
-    id.client == INTERNAL_CLIENT
-        && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
 }
 
 fn write_space(space: &AddressSpace, to: &mut Writer) {
@@ -133,18 +126,23 @@ fn read_one(
     let id = Id { client: from.u32()?, handle: from.u32()? };
     let (parent, class) = (from.u32()?, from.u32()?);
     let refused = |status| SavedError::Object { client: id.client, handle: id.handle, class, status };
-    let make = |rm: &mut Rm, parameters: &[u8]| {
-        alloc::allocate(rm, back, &alloc::Wanted { id, parent, class, parameters }).map_err(refused)
+    // What it is by its class must be what it was kept as, or bytes of one kind are read as another's.
+    let make = |rm: &mut Rm, own: Type, parameters: &dyn Fn(ClassParameters) -> Parameters| {
+        let wanted = alloc::Wanted { id, parent, class };
+        let checked = |known: &Class| {
+            let is_own = known.object() == own;
+            is_own.then(|| parameters(known.parameters)).ok_or(Status::InvalidClass)
+        };
+        alloc::allocate(rm, back, wanted, checked).map_err(refused)
     };
     match tag {
-        CLIENT => make(rm, &[0; NV0000_ALLOC_PARAMETERS_SIZE]),
-        DEVICE => make(rm, &[0; NV0080_ALLOC_PARAMETERS_SIZE]),
-        SUBDEVICE => make(rm, &[0; NV2080_ALLOC_PARAMETERS_SIZE]),
+        CLIENT if class == NV01_ROOT => alloc::client(rm, id).map_err(refused),
+        CLIENT => Err(refused(Status::InvalidClass)),
+        DEVICE => make(rm, Type::Device, &|_| Parameters::Device),
+        SUBDEVICE => make(rm, Type::Subdevice, &|_| Parameters::Subdevice),
         ADDRESS_SPACE => {
             let external = from.u8()? != 0;
-            let mut parameters = NV_VASPACE_ALLOCATION_PARAMETERS::new_zeroed();
-            parameters.flags = if external { NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED } else { 0 };
-            make(rm, parameters.as_bytes())?;
+            make(rm, Type::AddressSpace, &|_| Parameters::AddressSpace { external })?;
             let aperture = match from.u8()? {
                 0 => None,
                 1 => Some(Aperture::Vram),
@@ -160,7 +158,7 @@ fn read_one(
         CHANNEL => {
             let space = from.u32()?;
             let kept = read_channel(from)?;
-            make(rm, channel_parameters(space, &kept).as_bytes())?;
+            make(rm, Type::Channel, &|_| Parameters::Channel(channel_parameters(space, &kept)))?;
             let token = rm.objects.channel(id).map_err(refused)?;
             rm.channels.keep(back, token, kept.state).map_err(refused)?;
             if kept.ring != 0 {
@@ -169,34 +167,21 @@ fn read_one(
             Ok(())
         }
         ENGINE_OBJECT => {
-            let engine_type = from.u32()?;
-            let parameters = NVC0B5_ALLOCATION_PARAMETERS { version: 1, engineType: engine_type };
-            // Graphics classes do without parameters.
-            make(rm, if class == HOPPER_DMA_COPY_A { parameters.as_bytes() } else { &[] })
+            let engine = of_type(from.u32()?);
+            make(rm, Type::EngineObject, &|known| match known {
+                ClassParameters::Copy(_) => Parameters::Copy(engine),
+                _ => Parameters::Graphics,
+            })
         }
         EVENT => {
-            let mut parameters = NV0005_ALLOC_PARAMETERS::new_zeroed();
-            parameters.notifyIndex = from.u32()?;
-            make(rm, parameters.as_bytes())
+            let index = from.u32()?;
+            make(rm, Type::Event, &|_| Parameters::Event { index })
         }
-        MEMORY => alloc::memory_list(rm, id, parent, class, from.u32()?).map_err(refused),
+        MEMORY => {
+            let list = MemoryListRequest { id, device: parent, class, pages: from.u32()? };
+            alloc::memory_list(rm, list).map_err(refused)
+        }
         _ => Err(SavedError::Meaningless("the kind of an object")),
-    }?;
-    // What it is by its class is what it was kept as, or bytes of one kind were read as another's.
-    let made = rm.objects.get(id).map_err(refused)?.kind.of();
-    if tag_of(made) == tag { Ok(()) } else { Err(refused(Status::InvalidClass)) }
-}
-
-const fn tag_of(of: Type) -> u8 {
-    match of {
-        Type::Client => CLIENT,
-        Type::Device => DEVICE,
-        Type::Subdevice => SUBDEVICE,
-        Type::AddressSpace => ADDRESS_SPACE,
-        Type::Channel => CHANNEL,
-        Type::EngineObject => ENGINE_OBJECT,
-        Type::Event => EVENT,
-        Type::Memory => MEMORY,
     }
 }
 
@@ -217,14 +202,13 @@ fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
 }
 
 /// What a driver would say to allocate that channel.
-fn channel_parameters(space: u32, kept: &Deferred) -> NV_CHANNEL_ALLOC_PARAMS {
-    let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-    parameters.gpFifoOffset = kept.ring;
-    parameters.gpFifoEntries = 1 << kept.ring_log2;
-    parameters.flags = flags_of_chid(kept.chid);
-    parameters.hVASpace = space;
-    parameters.engineType = kept.engine_type;
-    parameters.userdMem.base = kept.userd;
-    parameters.userdMem.addressSpace = ADDR_FBMEM;
-    parameters
+fn channel_parameters(space: u32, kept: &Deferred) -> ChannelParameters {
+    ChannelParameters {
+        space,
+        engine: of_type(kept.engine_type),
+        chid: Some(kept.chid),
+        ring: kept.ring,
+        entries: 1 << kept.ring_log2,
+        userd: Some(kept.userd),
+    }
 }

@@ -5,7 +5,7 @@ use super::*;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_gsp::abi::r570_144::rpc::rpc_rc_triggered_v17_02;
+use gpuvmk_gsp::abi::r570_144::events::rpc_rc_triggered_v17_02;
 use zerocopy::FromBytes;
 
 const USERD: u64 = 0x10_0000;

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::{RcTriggered, layout};
+use crate::abi::layout;
 
 pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
 pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;
@@ -18,9 +18,6 @@ pub const NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC: u32 = 103;
 pub const NV_VGPU_MSG_EVENT_GSP_INIT_DONE: u32 = 0x1001;
 pub const NV_VGPU_MSG_EVENT_POST_EVENT: u32 = 0x1003;
 pub const NV_VGPU_MSG_EVENT_RC_TRIGGERED: u32 = 0x1004;
-
-/// Bytes of `GspSystemInfo`. Nothing of it matters to a GPU without firmware of its own.
-pub const GSP_SYSTEM_INFO_SIZE: usize = 0x3a0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -117,48 +114,3 @@ pub struct rpc_unloading_guest_driver_v1F_07 {
     pub newLevel: u32,
 }
 layout!(rpc_unloading_guest_driver_v1F_07: 8, newLevel @ 4);
-
-/// A channel was stopped; no journal follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub struct rpc_rc_triggered_v17_02 {
-    pub nv2080EngineType: u32,
-    pub chid: u32,
-    pub gfid: u32,
-    pub exceptLevel: u32,
-    pub exceptType: u32,
-    pub scope: u32,
-    pub partitionAttributionId: u16,
-    pub pad: u16,
-    pub mmuFaultAddrLo: u32,
-    pub mmuFaultAddrHi: u32,
-    pub mmuFaultType: u32,
-    pub bCallbackNeeded: u8,
-    pub pad2: [u8; 3],
-    pub rcJournalBufferSize: u32,
-}
-layout!(rpc_rc_triggered_v17_02: 0x30, exceptType @ 0x10, mmuFaultAddrLo @ 0x1c, mmuFaultType @ 0x24);
-
-impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
-    fn from(event: RcTriggered) -> Self {
-        // CAST: the two halves of the address.
-        #[allow(clippy::cast_possible_truncation, reason = "the low half is meant")]
-        let low = event.address as u32;
-        Self {
-            nv2080EngineType: event.engine_type,
-            chid: event.chid,
-            gfid: 0,
-            exceptLevel: 0,
-            exceptType: event.except_type,
-            scope: 0,
-            partitionAttributionId: 0,
-            pad: 0,
-            mmuFaultAddrLo: low,
-            mmuFaultAddrHi: (event.address >> 32) as u32,
-            mmuFaultType: event.fault_type,
-            bCallbackNeeded: 0,
-            pad2: [0; 3],
-            rcJournalBufferSize: 0,
-        }
-    }
-}

@@ -5,46 +5,38 @@
 
 use zerocopy::FromZeros;
 
-use super::Target;
-use crate::abi::control::{
+use crate::abi::r570_144::control::{
     NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO, NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS,
     NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE, NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG,
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE,
     NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS, NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS,
     parameters, put,
 };
-use crate::abi::status::Status;
-use crate::model::answers::{Answer, controls};
-use crate::model::rm::Rm;
-use gpuvmk_backend::GspBackend;
+use crate::abi::table::{Answer, ControlCall, controls};
+use crate::abi::values::MemorySystem;
 
 controls! {
     source "open-gpu-kernel-modules ctrl2080internal.h, ctrl0080fb.h";
     /// What the memory system is like. There is no store for compression, and no policy by which to allot
     /// tags.
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG on Subdevice,
-        size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>() => Answer::Handler(static_config);
+        size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>()
+        => Answer::Handler(ControlCall::MemorySystem(put_static_config));
     /// Where compression keeps its bits. Of no bytes: a driver adds its size to what it saves in a
     /// suspension.
     NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO on Device,
         size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>() => Answer::Zeroes;
     /// Switches raw compression, which static data says there is not; to turn it off changes nothing.
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE on Subdevice, 1
-        => Answer::Handler(raw_compression);
+        => Answer::Handler(ControlCall::RawCompression(|raw| Ok(parameters::<u8>(raw) != 0)));
     /// Whether the GPU could be powered off. No: nouveau leaves it running then, and asks again later.
     NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE on Subdevice,
         size_of::<NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS>() => Answer::Zeroes;
 }
 
-fn static_config(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+fn put_static_config(system: &MemorySystem, raw: &mut [u8]) {
     let mut config = NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS::new_zeroed();
-    config.bDisableCompbitBacking = 1;
-    config.bDisablePostL2Compression = 1;
+    config.bDisableCompbitBacking = (!system.stores_compression_bits).into();
+    config.bDisablePostL2Compression = (!system.compresses_behind_l2).into();
     put(raw, &config);
-    Ok(())
-}
-
-fn raw_compression(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
-    let raw_mode: u8 = parameters(raw);
-    if raw_mode == 0 { Ok(()) } else { Err(Status::NotSupported) }
 }

@@ -2,14 +2,12 @@
 
 use std::fmt::Write;
 
-use super::alloc::{self, CLASSES, Parameters};
-use super::control;
-use super::objects::Type;
-use super::rpc::{self, FUNCTIONS};
+use crate::abi::table::Type;
+use crate::abi::{Abi, VERSIONS};
 
 const HEAD: &str = "# What the virtual GSP answers
 
-Generated from the tables in `src/gsp/`; regenerate with
+Generated from the tables in `src/gsp/abi/`; regenerate with
 `UPDATE_DOCS=1 cargo test -p gpuvmk-gsp --lib document`.
 
 How a call is answered: **handler** means that the model decides; **constant** gives the same bytes every time;
@@ -21,37 +19,41 @@ is answered `NV_ERR_INVALID_PARAM_STRUCT`.
 /// The document.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    functions(&mut text);
-    classes(&mut text);
-    controls(&mut text);
+    for abi in VERSIONS {
+        let _ = writeln!(text, "\n## Firmware {}", abi.version);
+        functions(&mut text, abi);
+        classes(&mut text, abi);
+        controls(&mut text, abi);
+    }
     text
 }
 
-fn functions(text: &mut String) {
-    let _ = writeln!(text, "\n## Functions\n\nSource: {}.\n", rpc::SOURCE);
-    let _ = writeln!(text, "| Number | Name | Answer | What it does |\n| --- | --- | --- | --- |");
-    for function in FUNCTIONS {
-        let (number, name, answer) = (function.number, function.name, function.answer());
-        let _ = writeln!(text, "| {number} | `{name}` | {answer} | {} |", function.doc.trim());
+fn functions(text: &mut String, abi: &Abi) {
+    let _ = writeln!(text, "\n### Functions\n\nSource: {}.\n", abi.functions_source);
+    let _ = writeln!(text, "| Number | Name | Reply | What it does |\n| --- | --- | --- | --- |");
+    for function in abi.functions {
+        let reply = if function.is_answered { "yes" } else { "no" };
+        let (number, name, doc) = (function.number, function.name, function.doc.trim());
+        let _ = writeln!(text, "| {number} | `{name}` | {reply} | {doc} |");
     }
 }
 
-fn classes(text: &mut String) {
-    let _ = writeln!(text, "\n## Classes\n\nSource: {}.\n", alloc::SOURCE);
+fn classes(text: &mut String, abi: &Abi) {
+    let _ = writeln!(text, "\n### Classes\n\nSource: {}.\n", abi.classes_source);
     let _ = writeln!(text, "| Number | Name | Below | Bytes | What it is |\n| --- | --- | --- | --- | --- |");
-    for class in CLASSES {
+    for class in abi.classes {
         let below: Vec<_> = class.parents.iter().copied().map(object).collect();
-        let optional = if class.parameters == Parameters::Optional { " or none" } else { "" };
+        let optional = if class.is_optional { " or none" } else { "" };
         let (number, name, size, doc) = (class.number, class.name, class.size, class.doc.trim());
         let _ =
             writeln!(text, "| {number:#06x} | `{name}` | {} | {size}{optional} | {doc} |", below.join(", "));
     }
 }
 
-fn controls(text: &mut String) {
-    let _ = writeln!(text, "\n## Controls");
+fn controls(text: &mut String, abi: &Abi) {
+    let _ = writeln!(text, "\n### Controls");
     let mut source = "";
-    for control in control::all() {
+    for control in abi.controls() {
         if control.source != source {
             source = control.source;
             let _ = writeln!(text, "\nSource: {source}.\n");
@@ -81,9 +83,9 @@ const fn object(object: Type) -> &'static str {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::answers::Answer;
     use super::*;
     use crate::abi::names;
+    use crate::abi::table::Answer;
 
     #[test]
     fn committed_document_is_current() {
@@ -99,14 +101,16 @@ mod tests {
     #[test]
     fn every_number_is_in_its_table_once() {
         let distinct = |numbers: Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
-        assert!(distinct(FUNCTIONS.iter().map(|function| function.number).collect()));
-        assert!(distinct(CLASSES.iter().map(|class| class.number).collect()));
-        assert!(distinct(control::all().map(|control| control.number).collect()));
+        for abi in VERSIONS {
+            assert!(distinct(abi.functions.iter().map(|function| function.number).collect()));
+            assert!(distinct(abi.classes.iter().map(|class| class.number).collect()));
+            assert!(distinct(abi.controls().map(|control| control.number).collect()));
+        }
     }
 
     #[test]
     fn constants_are_as_long_as_the_parameters() {
-        for control in control::all() {
+        for control in VERSIONS.iter().flat_map(|abi| abi.controls()) {
             if let Answer::Constant(bytes) = control.answer {
                 assert_eq!(bytes.len(), control.size, "{}", control.name);
             }
@@ -114,13 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_logs_and_traces_show() {
-        for control in control::all() {
-            assert_eq!(names::control(control.number), Some(control.name));
+    fn versions_are_told_apart_by_what_a_driver_says_first() {
+        for abi in VERSIONS {
+            assert!(std::ptr::eq(Abi::of_system_info(abi.system_info).unwrap(), *abi));
+            assert!(std::ptr::eq(Abi::by_version(abi.version).unwrap(), *abi));
         }
-        for function in FUNCTIONS {
-            let known = names::function(function.number).unwrap();
-            assert_eq!(function.name, format!("NV_VGPU_MSG_FUNCTION_{known}"));
+        assert!(Abi::of_system_info(1).is_none() && Abi::by_version("1.0").is_none());
+    }
+
+    #[test]
+    fn names_are_those_that_logs_and_traces_show() {
+        for abi in VERSIONS {
+            for control in abi.controls() {
+                assert_eq!(names::control(control.number), Some(control.name));
+            }
+            for function in abi.functions {
+                let known = names::function(function.number).unwrap();
+                assert_eq!(function.name, format!("NV_VGPU_MSG_FUNCTION_{known}"));
+            }
         }
     }
 }

@@ -1,0 +1,18 @@
+//! What driver and firmware say to each other in the same way in all versions known: queues, headers of RPCs,
+//! numbers of functions and classes.
+//!
+//! Compared in the headers of 535.113.01, 550.163.01, 570.144 and 580.142.
+
+#![allow(
+    non_camel_case_types,
+    non_snake_case,
+    missing_docs,
+    reason = "structs, fields and constants keep the names of NVIDIA's headers, which are their documentation"
+)]
+
+pub mod boot;
+pub mod calls;
+pub mod classes;
+pub mod queue;
+pub mod rpc;
+pub mod suspend;

@@ -1,0 +1,95 @@
+//! The classes that are known, and what their objects are allocated with.
+
+use zerocopy::FromBytes;
+
+use super::object::{
+    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
+    NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+    NV0005_ALLOC_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE,
+    NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
+};
+use crate::abi::common::classes::*;
+use crate::abi::engines;
+use crate::abi::status::Status;
+use crate::abi::table::{ClassParameters, Source, Type, classes};
+use crate::abi::values::ChannelParameters;
+use gpuvmk_chip::Engine;
+
+/// Where they are known from.
+pub const SOURCE: Source = "open-gpu-kernel-modules sdk/nvidia/inc/class, nvos.h; nouveau gsp/rm/r535";
+
+/// What events can be below.
+const EVENT_SOURCES: &[Type] =
+    &[Type::Client, Type::Device, Type::Subdevice, Type::AddressSpace, Type::Channel, Type::EngineObject];
+
+// All but `NV01_ROOT`, which is below nothing.
+classes! {
+    /// The GPU for a client.
+    NV01_DEVICE_0 below &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, needed
+        => ClassParameters::Device;
+    /// One GPU of a device; there is one.
+    NV20_SUBDEVICE_0 below &[Type::Device], NV2080_ALLOC_PARAMETERS_SIZE, optional
+        => ClassParameters::Subdevice;
+    /// An address space.
+    FERMI_VASPACE_A below &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), needed
+        => ClassParameters::AddressSpace(address_space);
+    /// A channel.
+    HOPPER_CHANNEL_GPFIFO_A below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
+        => ClassParameters::Channel(channel);
+    /// A copy engine's object; its parameters name the engine, in one of two numberings.
+    HOPPER_DMA_COPY_A below &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), needed
+        => ClassParameters::Copy(copy);
+    /// Compute. Parameters of graphics classes carry nothing to check.
+    HOPPER_COMPUTE_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    /// 3D.
+    HOPPER_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    /// 2D.
+    FERMI_TWOD_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    /// Inline data to memory.
+    KEPLER_INLINE_TO_MEMORY_B below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional
+        => ClassParameters::Graphics;
+    /// An event.
+    NV01_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    /// An event that calls a function of the driver's kernel part.
+    NV01_EVENT_KERNEL_CALLBACK below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    /// An event for a process.
+    NV01_EVENT_OS_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    /// An event that calls a function of the driver's kernel part.
+    NV01_EVENT_KERNEL_CALLBACK_EX below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed
+        => ClassParameters::Event(event);
+}
+
+fn read<T: FromBytes>(raw: &[u8]) -> Result<T, Status> {
+    T::read_from_bytes(raw).map_err(|_| Status::InvalidParamStruct)
+}
+
+fn address_space(raw: &[u8]) -> Result<bool, Status> {
+    let parameters: NV_VASPACE_ALLOCATION_PARAMETERS = read(raw)?;
+    Ok(parameters.flags & NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED != 0)
+}
+
+fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
+    let parameters: NV_CHANNEL_ALLOC_PARAMS = read(raw)?;
+    let userd = parameters.userdMem;
+    Ok(ChannelParameters {
+        space: parameters.hVASpace,
+        engine: engines::of_type(parameters.engineType),
+        chid: fixed_chid(parameters.flags),
+        ring: parameters.gpFifoOffset,
+        entries: parameters.gpFifoEntries,
+        userd: (userd.addressSpace == ADDR_FBMEM).then_some(userd.base),
+    })
+}
+
+fn copy(raw: &[u8]) -> Result<Option<Engine>, Status> {
+    let parameters: NVC0B5_ALLOCATION_PARAMETERS = read(raw)?;
+    Ok(match parameters.version {
+        0 => u8::try_from(parameters.engineType).ok().map(Engine::Copy),
+        1 => engines::of_type(parameters.engineType),
+        _ => None,
+    })
+}
+
+fn event(raw: &[u8]) -> Result<u32, Status> {
+    Ok(read::<NV0005_ALLOC_PARAMETERS>(raw)?.notifyIndex)
+}

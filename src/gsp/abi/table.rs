@@ -1,0 +1,306 @@
+//! The form of a version's tables of functions, classes and controls.
+//!
+//! Each row says of a number its name, what it is sent to, how large its parameters are, how it is answered,
+//! and where that is known from. docs/controls.md is written from them ([`crate::document`]).
+
+use super::status::Status;
+use super::values::{
+    ChannelParameters, Devices, InterruptVectors, MemorySystem, PageDirectory, Parameters, PromoteContext,
+    SuspendMemory,
+};
+use gpuvmk_chip::{Engine, PhysicalAddress};
+
+/// Where the numbers, the layouts and the meaning of a call are known from.
+pub type Source = &'static str;
+
+/// What an object is: what it can be below, and what controls can be sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Who asks: the root of a tree of objects.
+    Client,
+    /// The GPU for a client.
+    Device,
+    /// One GPU of a device.
+    Subdevice,
+    /// An address space.
+    AddressSpace,
+    /// A channel.
+    Channel,
+    /// What a channel uses an engine by.
+    EngineObject,
+    /// An event.
+    Event,
+    /// A list of pages.
+    Memory,
+}
+
+/// An RPC function.
+#[derive(Debug)]
+pub struct Function {
+    /// Number.
+    pub number: u32,
+    /// NVIDIA's name.
+    pub name: &'static str,
+    /// What it asks for.
+    pub call: FunctionCall,
+    /// The driver waits for an answer.
+    pub is_answered: bool,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+}
+
+/// What an RPC function asks for. Bodies are the same in all versions ([`super::common::calls`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionCall {
+    /// A control of an object.
+    Control,
+    /// An object of a class.
+    Allocate,
+    /// An object, and what is below it, goes.
+    Free,
+    /// An object of a list of pages.
+    AllocateMemory,
+    /// The driver leaves.
+    Unload,
+    /// What the GPU is.
+    StaticInfo,
+    /// The top entry of a BAR's page tables.
+    UpdateBarPde,
+    /// What the driver knows of the host, in [`super::Abi::system_info`] bytes.
+    SystemInfo,
+    /// Registry keys.
+    Registry,
+}
+
+/// A class of objects.
+#[derive(Debug)]
+pub struct Class {
+    /// Number.
+    pub number: u32,
+    /// NVIDIA's name.
+    pub name: &'static str,
+    /// What they can be below.
+    pub parents: &'static [Type],
+    /// Bytes of parameters.
+    pub size: usize,
+    /// They can be left out.
+    pub is_optional: bool,
+    /// What its objects are, and how this version lays their parameters out.
+    pub parameters: ClassParameters,
+    /// What it is, in a sentence.
+    pub doc: &'static str,
+}
+
+/// What objects of a class are, and how parameters of the size that the table says are read.
+#[derive(Clone, Copy, Debug)]
+pub enum ClassParameters {
+    /// A device.
+    Device,
+    /// A subdevice.
+    Subdevice,
+    /// An address space. True: the driver keeps the page tables.
+    AddressSpace(Read<bool>),
+    /// A channel.
+    Channel(Read<ChannelParameters>),
+    /// An object of a copy engine; none: no engine has the number that was given.
+    Copy(Read<Option<Engine>>),
+    /// An object of the graphics engine.
+    Graphics,
+    /// An event, and what it is about.
+    Event(Read<u32>),
+}
+
+impl Class {
+    /// What its objects are.
+    pub const fn object(&self) -> Type {
+        match self.parameters {
+            ClassParameters::Device => Type::Device,
+            ClassParameters::Subdevice => Type::Subdevice,
+            ClassParameters::AddressSpace(_) => Type::AddressSpace,
+            ClassParameters::Channel(_) => Type::Channel,
+            ClassParameters::Copy(_) | ClassParameters::Graphics => Type::EngineObject,
+            ClassParameters::Event(_) => Type::Event,
+        }
+    }
+
+    /// Reads parameters.
+    ///
+    /// # Errors
+    /// They are not as long as the table says, or what they say has no meaning.
+    pub fn read(&self, raw: &[u8]) -> Result<Parameters, Status> {
+        if raw.len() != self.size && !(self.is_optional && raw.is_empty()) {
+            return Err(Status::InvalidParamStruct);
+        }
+        Ok(match self.parameters {
+            ClassParameters::Device => Parameters::Device,
+            ClassParameters::Subdevice => Parameters::Subdevice,
+            ClassParameters::AddressSpace(read) => Parameters::AddressSpace { external: read(raw)? },
+            ClassParameters::Channel(read) => Parameters::Channel(read(raw)?),
+            ClassParameters::Copy(read) => Parameters::Copy(read(raw)?),
+            ClassParameters::Graphics => Parameters::Graphics,
+            ClassParameters::Event(read) => Parameters::Event { index: read(raw)? },
+        })
+    }
+}
+
+/// A control.
+#[derive(Debug)]
+pub struct Control {
+    /// Number.
+    pub number: u32,
+    /// NVIDIA's name.
+    pub name: &'static str,
+    /// What it is sent to.
+    pub object: Type,
+    /// Bytes of its parameters.
+    pub size: usize,
+    /// How it is answered.
+    pub answer: Answer,
+    /// Where it is known from.
+    pub source: Source,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+}
+
+/// How a control is answered whose parameters have the right size and that names the right object.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// The model decides.
+    Handler(ControlCall),
+    /// The same bytes every time. They are as many as the parameters; a test holds the tables to that.
+    Constant(&'static [u8]),
+    /// All parameters are zero.
+    Zeroes,
+}
+
+impl Answer {
+    /// What kind of answer it is, for the document.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Handler(_) => "handler",
+            Self::Constant(_) => "constant",
+            Self::Zeroes => "zeroes",
+        }
+    }
+}
+
+/// Reads parameters of the size that the table says. The error is what the driver is told.
+pub type Read<T> = fn(&[u8]) -> Result<T, Status>;
+
+/// Writes an answer over parameters of the size that the table says.
+pub type Write<T> = fn(&T, &mut [u8]);
+
+/// What a control asks of the model, and how this version lays that out. What is not written over goes
+/// back as it came.
+#[derive(Clone, Copy, Debug)]
+pub enum ControlCall {
+    /// Lets a channel run, or holds it back.
+    ScheduleChannel(Read<bool>),
+    /// Binds a channel to an engine; none: no engine has that number.
+    BindChannel(Read<Option<Engine>>),
+    /// What the driver writes to the doorbell for a channel.
+    WorkSubmitToken(Write<u32>),
+    /// Holds all channels back, or lets them run again.
+    HoldChannels(Read<bool>),
+    /// Gives a channel's graphics context its buffers.
+    PromoteContext(Read<PromoteContext>),
+    /// Which graphics processing clusters there are, a bit each.
+    GpcMask(Write<u32>),
+    /// Which texture clusters a graphics processing cluster has, a bit each.
+    TpcMask {
+        /// The cluster's number.
+        read: Read<u32>,
+        /// The mask.
+        write: Write<u32>,
+    },
+    /// How large each buffer of a graphics context is, in bytes; it is aligned to as much.
+    ContextBuffers(Write<u32>),
+    /// Bytes of a copy engine's buffer for methods that faulted.
+    FaultMethodBuffer(Write<u32>),
+    /// The engines.
+    Devices {
+        /// The first that is wanted.
+        read: Read<u32>,
+        /// A page of them.
+        write: Write<Devices>,
+    },
+    /// The vectors of the interrupt tree.
+    Interrupts(Write<Vec<InterruptVectors>>),
+    /// Asks for events of a subdevice. False: the action has no meaning.
+    SetNotification(Read<bool>),
+    /// Says where the page tables of an address space are.
+    SetPageDirectory(Read<PageDirectory>),
+    /// Takes that back for the address space of a handle.
+    UnsetPageDirectory(Read<u32>),
+    /// Shows the page directory of the address space that it is sent to.
+    CopyServerReservedPdes(Read<PhysicalAddress>),
+    /// Says where what a suspension keeps goes.
+    SuspendMemory(Read<SuspendMemory>),
+    /// Switches raw compression.
+    RawCompression(Read<bool>),
+    /// What the memory system is like.
+    MemorySystem(Write<MemorySystem>),
+}
+
+/// Declares functions: number by its name, whether the driver waits for an answer, what it asks for.
+macro_rules! functions {
+    ($($(#[doc = $doc:literal])+ $name:ident, $answered:ident => $call:expr;)+) => {
+        pub static FUNCTIONS: &[$crate::abi::table::Function] = &[$($crate::abi::table::Function {
+            number: $name,
+            name: stringify!($name),
+            call: $call,
+            is_answered: functions!(@ $answered),
+            doc: concat!($($doc),+),
+        },)+];
+    };
+    (@ answered) => { true };
+    (@ unanswered) => { false };
+}
+pub(super) use functions;
+
+/// Declares classes: number by its name, what they can be below, bytes of parameters and whether
+/// they can be left out, what objects are and how parameters are read.
+macro_rules! classes {
+    ($($(#[doc = $doc:literal])+ $name:ident below $parents:expr,
+        $size:expr, $presence:ident => $parameters:expr;)+) => {
+        pub static CLASSES: &[$crate::abi::table::Class] = &[$($crate::abi::table::Class {
+            number: $name,
+            name: stringify!($name),
+            parents: $parents,
+            size: $size,
+            is_optional: classes!(@ $presence),
+            parameters: $parameters,
+            doc: concat!($($doc),+),
+        },)+];
+    };
+    (@ optional) => { true };
+    (@ needed) => { false };
+}
+pub(super) use classes;
+
+/// Declares controls: number by its name, object, bytes of parameters, answer.
+///
+/// ```text
+/// controls! {
+///     source "open-gpu-kernel-modules ctrl2080gpu.h; nouveau r570/gr.c";
+///     /// What it asks, in a sentence.
+///     NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO on Subdevice, 4 => Answer::Handler(ControlCall::GpcMask(put));
+/// }
+/// ```
+macro_rules! controls {
+    ($(
+        source $source:literal;
+        $($(#[doc = $doc:literal])+ $name:ident on $object:ident, $size:expr => $answer:expr;)+
+    )+) => {
+        pub static CONTROLS: &[$crate::abi::table::Control] = &[$($($crate::abi::table::Control {
+            number: $name,
+            name: stringify!($name),
+            object: $crate::abi::table::Type::$object,
+            size: $size,
+            answer: $answer,
+            source: $source,
+            doc: concat!($($doc),+),
+        },)+)+];
+    };
+}
+pub(super) use controls;

@@ -1,0 +1,201 @@
+//! What driver and firmware tell each other, version apart: the model reads and writes these.
+//!
+//! A version's module makes them of the bytes that a driver sent, and bytes of them for it. Handles, numbers
+//! of controls and classes, and addresses are the driver's own.
+
+use gpuvmk_chip::{Engine, PhysicalAddress};
+
+/// An object's full name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// Handle of its client.
+    pub client: u32,
+    /// Its own handle.
+    pub handle: u32,
+}
+
+/// Where the queues lie, from the boot arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueArguments {
+    /// Bus address of the shared memory's page table.
+    pub shared_memory: u64,
+    /// Entries of that table.
+    pub pages: u32,
+    /// Offset of the command queue in shared memory.
+    pub command_queue: u64,
+    /// Offset of the message queue in shared memory.
+    pub message_queue: u64,
+}
+
+/// A range of VRAM as drivers are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRegion {
+    /// First byte.
+    pub base: u64,
+    /// Last byte.
+    pub limit: u64,
+    /// Drivers may allocate from it.
+    pub usable: bool,
+}
+
+/// What a driver asks GSP about the GPU first (GET_GSP_STATIC_INFO).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticInfo<'a> {
+    /// Marketing name, ASCII.
+    pub name: &'a str,
+    /// Chip name, ASCII.
+    pub short_name: &'a str,
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Ranges of VRAM.
+    pub regions: &'a [MemoryRegion],
+    /// VRAM address of BAR1's top page table.
+    pub bar1_root: u64,
+    /// VRAM address of BAR2's top page table.
+    pub bar2_root: u64,
+    /// Handles of the client, device and subdevice that firmware made for the driver.
+    pub internal: [u32; 3],
+    /// Offset of the heap outside the protected region.
+    pub non_wpr_heap: u64,
+    /// Offset of the firmware runtime services region.
+    pub frts: u64,
+}
+
+/// A channel that was stopped (the event RC_TRIGGERED).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RcTriggered {
+    /// `NV2080_ENGINE_TYPE_*`.
+    pub engine_type: u32,
+    /// Channel number.
+    pub chid: u32,
+    /// `ROBUST_CHANNEL_*`.
+    pub except_type: u32,
+    /// Faulting address, for MMU faults.
+    pub address: u64,
+    /// Fault type, for MMU faults.
+    pub fault_type: u32,
+}
+
+/// What an object is allocated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameters {
+    /// A device.
+    Device,
+    /// A subdevice.
+    Subdevice,
+    /// An address space.
+    AddressSpace {
+        /// The driver keeps the page tables.
+        external: bool,
+    },
+    /// A channel.
+    Channel(ChannelParameters),
+    /// An object of a copy engine; none where no engine has the number that was given.
+    Copy(Option<Engine>),
+    /// An object of the graphics engine.
+    Graphics,
+    /// An event.
+    Event {
+        /// What it is about.
+        index: u32,
+    },
+}
+
+/// What a channel is allocated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelParameters {
+    /// Handle of its address space.
+    pub space: u32,
+    /// The engine; none where no engine has the number that was given.
+    pub engine: Option<Engine>,
+    /// The number that it must have, if the driver chose one.
+    pub chid: Option<u16>,
+    /// Virtual address of its ring; 0: it never runs.
+    pub ring: u64,
+    /// Entries of the ring.
+    pub entries: u32,
+    /// VRAM address of its USERD; none where that is not in VRAM.
+    pub userd: Option<u64>,
+}
+
+/// Where an address space's page tables are (SET_PAGE_DIRECTORY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageDirectory {
+    /// Handle of the address space.
+    pub space: u32,
+    /// The directory.
+    pub directory: PhysicalAddress,
+}
+
+/// What the memory system does with compressed pages (MEMSYS_GET_STATIC_CONFIG).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySystem {
+    /// It keeps bits of compressed pages in VRAM.
+    pub stores_compression_bits: bool,
+    /// It compresses behind the L2 cache.
+    pub compresses_behind_l2: bool,
+}
+
+/// A channel whose graphics context is given buffers (PROMOTE_CTX).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromoteContext {
+    /// Its client.
+    pub client: u32,
+    /// Its handle.
+    pub channel: u32,
+    /// It has no more buffers than there can be.
+    pub is_whole: bool,
+}
+
+/// Where what a suspension keeps goes (FBSR_INIT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuspendMemory {
+    /// Client of the list of pages for VRAM that firmware uses.
+    pub client: u32,
+    /// Its handle.
+    pub list: u32,
+    /// Bus address of what names the memory for everything else; 0: there is none.
+    pub description: u64,
+}
+
+/// Something that raises interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptSource {
+    /// GSP itself.
+    Gsp,
+    /// An engine.
+    Engine(Engine),
+}
+
+/// The vectors of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterruptVectors {
+    /// Whose.
+    pub source: InterruptSource,
+    /// Raised where the source waits for the driver.
+    pub stall: Option<u32>,
+    /// Raised by notifications.
+    pub non_stall: Option<u32>,
+}
+
+/// An engine as the table of devices has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its place among all.
+    pub index: u32,
+    /// The engine.
+    pub engine: Engine,
+    /// The runlist that it sits on.
+    pub runlist: u16,
+    /// Its place on that runlist.
+    pub on_runlist: u32,
+}
+
+/// A page of the table of devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices {
+    /// The first that was asked for.
+    pub base: u32,
+    /// Those from there on.
+    pub devices: Vec<Device>,
+}
