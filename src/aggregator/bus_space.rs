@@ -240,7 +240,8 @@ mod tests {
         // There is nothing in front of the first chunk.
         assert_eq!(first / CHUNK, 0);
         assert_eq!(places(&mut runs, &mut space, 9 * CHUNK, CHUNK), [(3 * CHUNK, CHUNK)]);
-        // Somebody else is behind that; so it goes on elsewhere, and each page stays at its place in a chunk.
+        // The next chunk is another's; so the range continues elsewhere, and each page stays at its place in
+        // a chunk.
         places(&mut others, &mut space, 0, CHUNK);
         let across = places(&mut runs, &mut space, 8 * CHUNK + 0x1000, CHUNK - 0x1000);
         assert_eq!(across, [(5 * CHUNK + 0x1000, CHUNK - 0x1000)]);

@@ -154,8 +154,8 @@ impl EventProducer {
         }
     }
 
-    /// A message that was ordered could not be sent: the consumer is told, so that it can send its messages
-    /// itself.
+    /// A message that was ordered could not be sent: the consumer is notified, so that it can send its
+    /// messages itself.
     pub fn unsent(&mut self, error: &io::Error) {
         self.note_unsent(error);
         self.push(Event::Unsent);

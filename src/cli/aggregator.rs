@@ -151,7 +151,7 @@ pub(super) fn guests(config: &GpuConfig, file: &Path) -> Result<Option<GuestList
     }
 }
 
-/// The sockets of VMs that have one of their own.
+/// The sockets of VMs that have their own.
 fn doors(config: &GpuConfig) -> Vec<(String, SocketSpec)> {
     let entries = config.vms.iter().flatten();
     entries.filter_map(|entry| Some((entry.name.clone(), entry.socket.clone()?))).collect()
@@ -189,7 +189,7 @@ fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Phy
     Ok((Box::new(driver), None))
 }
 
-/// What an aggregator still needs once it is set up.
+/// Rights that an aggregator still needs once it is set up.
 fn allowance(config: &GpuConfig) -> Allowance {
     let own = config.vms.iter().flatten().filter_map(|entry| entry.socket.as_ref());
     let sockets = std::iter::once(&config.socket).chain(&config.control).chain(&config.recorder).chain(own);

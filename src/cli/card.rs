@@ -76,7 +76,7 @@ pub(super) fn bind(args: &BindArgs, to: To) -> anyhow::Result<ExitCode> {
         To::Vfio => binding::to_vfio(&sysfs, &before),
         To::ItsDriver => binding::from_vfio(&sysfs, &before),
     };
-    // Whoever has its configuration's lock is a gpuvmk that has it open, or is at this itself.
+    // A holder of its configuration's lock is a gpuvmk that has it open, or that binds it just now.
     let _claim = if steps.is_empty() { None } else { Some(VfioFunction::claim(&before)?) };
     if !steps.is_empty() {
         refuse(to, &sysfs, &before)?;
@@ -129,7 +129,7 @@ fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: 
 
 /// Opens a card that `vfio-pci` has, for a daemon. To be called before the jail is put on.
 pub(super) fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>> {
-    // What the card reaches is locked, and counts against this limit once capabilities are given up.
+    // Memory that the card reaches is locked, and counts against this limit once capabilities are given up.
     jail::raise_locked_memory();
     let sysfs = Sysfs::default();
     let device = sysfs.device(address)?;

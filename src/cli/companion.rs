@@ -28,7 +28,7 @@ pub(super) struct Companion {
     pub name: &'static str,
     /// The package's folder in the source tree.
     pub folder: &'static str,
-    /// What it does, to begin a sentence with.
+    /// Its task, as the beginning of a sentence.
     pub task: &'static str,
     /// The command that does it in the source tree.
     pub from_sources: &'static str,

@@ -82,14 +82,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst,
-/// two grants of the aggregator's (the old one and a new one), interrupts, sockets.
+/// Limit of a back end's descriptors: memory ranges of its VM (at worst a file each), two grants of the
+/// aggregator (the old one and a new one), interrupts, sockets.
 const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
 
 /// Private memory beside what grows with the vGPU's memory: page tables' copies and the lists of their pages.
 const MEMORY: u64 = 512 << 20;
 
-/// What a device back end still needs once it is set up.
+/// Rights that a device back end still needs once it is set up.
 fn allowance(config: &VmFile, args: &Args, given: bool) -> Allowance {
     let (mut paths, memory, drives) = match config {
         VmFile::Part(config) => {

@@ -1,6 +1,6 @@
-//! Sockets that somebody can reach who should not: what `gpuvmk check` warns of. A QEMU may have been taken
-//! over by its guest, so it should reach its own VM's device back end, and neither the aggregator, nor
-//! operators' sockets, nor another VM's. Pure, but for who is in which group, which the caller knows.
+//! Sockets that processes can reach which should not: `gpuvmk check` warns of them. A QEMU may have been
+//! taken over by its guest, so it should reach its own VM's device back end, and neither the aggregator, nor
+//! operators' sockets, nor another VM's. Pure; the caller passes the members of groups.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::host::socket_path::SocketSpec;
 /// Groups that QEMU processes of a machine are in, whichever VM they run.
 const QEMU_GROUPS: [&str; 4] = ["kvm", "libvirt-qemu", "qemu", "libvirt"];
 
-/// Users that they run as where nobody says otherwise.
+/// Users that they run as by default.
 const QEMU_USERS: [&str; 2] = ["libvirt-qemu", "qemu"];
 
-/// May connect: a socket is connected to by whoever may write to it.
+/// Permission to connect: that to write to the socket.
 const BY_GROUP: u32 = 0o020;
 const BY_OTHERS: u32 = 0o002;
 
-/// What is wrong with a socket.
+/// A problem of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Warning {
     /// The file.

@@ -154,7 +154,7 @@ fn describe(inventory: &Inventory) -> String {
             let _ = writeln!(text, "    vram  {} MiB, {} MiB free", vram >> 20, free >> 20);
         }
         for (backend, verdict) in [("rm", &gpu.backends.rm), ("vfio", &gpu.backends.vfio)] {
-            // A problem of the driver was told above.
+            // A problem of the driver was printed above.
             let same = inventory.problem.as_ref() == Some(&verdict.why);
             let said = if same { "no, see above".to_owned() } else { describe_verdict(verdict) };
             let _ = writeln!(text, "    {backend:<5} {said}");

@@ -48,7 +48,7 @@ fn list(status: &Status) -> String {
     table.to_string()
 }
 
-/// What a VM does, in a word.
+/// State of a VM, in a word.
 pub(super) fn state(vm: &TenantStatus) -> String {
     match (&vm.fail_safe, vm.paused) {
         (Some(state), _) => format!("fail-safe ({})", state.reason),

@@ -1,7 +1,6 @@
 //! `gpuvmk metrics`: what monitoring sees of all GPUs of a host.
 //!
-//! A process of its own: aggregators stay without the network, and whoever scrapes slowly holds up nobody
-//! else.
+//! A separate process: aggregators stay without the network, and a slow scraper holds up no other client.
 
 use std::io::Cursor;
 use std::net::SocketAddr;
@@ -59,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (Method::Get | Method::Head, _) => Response::from_string("see /metrics\n").with_status_code(404),
             _ => Response::from_string("only GET and HEAD\n").with_status_code(405),
         };
-        // Who asked may be gone.
+        // The client may be gone.
         if let Err(error) = request.respond(response) {
             log::debug!("an answer was not taken: {error}");
         }
@@ -67,7 +66,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was scraped, in the form that a client wants.
+/// The metrics, in the form that a client wants.
 fn answer(request: &Request, sockets: &[PathBuf]) -> anyhow::Result<Response<Cursor<Vec<u8>>>> {
     let accept = request.headers().iter().filter(|header| header.field.equiv("Accept"));
     let accept: Vec<_> = accept.map(|header| header.value.as_str()).collect();

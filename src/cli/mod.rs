@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
+//! The command line: one file a subcommand. They wire parts together and hold no logic.
 
 #[macro_use]
 mod output;
@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
-    // Those who only print end quietly when nobody reads on; daemons go on when a client hangs up.
+    // Commands that only print end quietly when their reader is gone; daemons go on when a client hangs up.
     let serves = match &cli.command {
         Command::Aggregator(_) | Command::Device(_) | Command::Softgpu(_) | Command::Vmm(_) => true,
         Command::Metrics(args) => args.serves(),
@@ -129,7 +129,7 @@ pub fn main() -> ExitCode {
     if !serves {
         sigpipe::reset();
     }
-    // A replay has a service and a vGPU of its own; how they come and go is nobody's news.
+    // A replay has its own service and vGPU; messages about their start and end would only disturb.
     let level = if matches!(&cli.command, Command::Trace(_)) { "warn" } else { "info" };
     let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level));
     let to_journal = journal::is_there();
@@ -140,7 +140,7 @@ pub fn main() -> ExitCode {
     }
     let logger = logger.build();
     log::set_max_level(logger.filter());
-    // Nobody has set one before: this is the first that the process does.
+    // No logger was set before: this is the first step of the process.
     let _ = log::set_boxed_logger(Box::new(LimitedLog::new(logger)));
     let done = match cli.command {
         Command::Aggregator(args) => aggregator::run(&args),

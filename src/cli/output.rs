@@ -1,5 +1,5 @@
-//! What commands print: every one writes here, so that an output that takes no more ends each of them in the
-//! same way, with a line and exit status 1. That nobody reads on is no error.
+//! Output of commands. Every command writes here, so that a failing output ends each of them in the same way,
+//! with a line and exit status 1. A closed reader is no error.
 
 use std::fmt::Arguments;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-/// What is said in front of an error when only the answer to an order cannot be shown.
+/// Text in front of an error when only the answer to an order cannot be shown.
 pub(super) const CARRIED_OUT: &str = "The order was carried out, but what came of it cannot be shown";
 
 /// Writes a line to standard output; `?` belongs behind it.
@@ -16,7 +16,7 @@ macro_rules! say {
         $crate::cli::output::line(format_args!($($arg)*))
     };
 }
-/// Writes to standard output until nobody reads it any more.
+/// Writes to standard output until its reader is gone.
 pub(super) struct Output {
     to: BufWriter<StdoutLock<'static>>,
 }
@@ -26,7 +26,7 @@ impl Output {
         Self { to: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()) }
     }
 
-    /// False once nobody reads.
+    /// False once the reader is gone.
     pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
         Self::still_read(self.to.write_all(bytes))
     }
@@ -54,12 +54,13 @@ pub(super) fn line(text: Arguments<'_>) -> anyhow::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// Writes a line to standard error. Where that takes nothing either, nobody can be told.
+/// Writes a line to standard error. If that fails too, the line is lost.
 pub(super) fn complain(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// What the command line's parser has to say: help and versions are output like any other, mistakes are not.
+/// Prints the command line parser's message: help and versions are output like any other, mistakes are
+/// errors.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // Where standard error takes nothing, the exit status tells.

@@ -1,5 +1,5 @@
-//! What every device back end shares: the options of QEMU's back-end program conventions, the socket, the end
-//! by SIGTERM.
+//! The common parts of device back ends: the options of QEMU's back-end program conventions, the socket, the
+//! end by SIGTERM.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

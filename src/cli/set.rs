@@ -45,13 +45,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what holds now, after an order.
+/// Shows the settings in force, after an order.
 pub(super) fn tell(answer: &Value, json: bool) -> anyhow::Result<()> {
     let told = if json { say!("{answer}") } else { say!("{}", summary(answer)) };
     told.context(CARRIED_OUT)
 }
 
-/// What holds now, in a line.
+/// The settings in force, in a line.
 fn summary(answer: &Value) -> String {
     let show = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
     match answer["vm"].as_str() {

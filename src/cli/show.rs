@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each value, objects indented, lists by their elements' first value. What is null is not there.
+/// A line for each value, objects indented, lists by their elements' first value. Null values are left out.
 fn describe(value: &Value, indent: &str, lines: &mut Vec<String>) {
     for (key, value) in value.as_object().into_iter().flatten() {
         match value {

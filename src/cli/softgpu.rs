@@ -65,7 +65,7 @@ const DESCRIPTORS: u64 = 512 + 256 + 64 + 32;
 /// Private memory; VRAM is files.
 const MEMORY: u64 = 512 << 20;
 
-/// What it still needs once it is set up.
+/// Rights that it still needs once it is set up.
 fn allowance(args: &Args) -> Allowance {
     let own = args.backend.socket_path.iter();
     let paths = own.map(|own| PathRight { path: jail::folder(own), right: Right::Remove }).collect();

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Memory that nobody shares with a process: what its end gives back.
+/// Private memory of a process, which its end frees, in bytes.
 fn private_memory(pid: i32) -> Option<u64> {
     private_bytes(&std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
@@ -76,7 +76,7 @@ fn summary(status: &Status) -> String {
     out
 }
 
-/// What is known of one VM.
+/// The status of one VM.
 fn vm(tenant: &TenantStatus) -> String {
     let mut out = format!(
         "{}: {}, {} of VRAM, {} channels, {} submissions, {:.0} % of the engines' time\n",
@@ -113,7 +113,7 @@ fn vm(tenant: &TenantStatus) -> String {
     out
 }
 
-/// What a card's driver did to it.
+/// The costs of a card's use.
 fn card(used: CardStatus) -> String {
     format!(
         "The card took {} reads and {} writes so far; it reaches {} of the host's memory, which is locked\n",
@@ -123,7 +123,7 @@ fn card(used: CardStatus) -> String {
     )
 }
 
-/// What a VM got of an engine.
+/// A VM's use of an engine.
 fn engine(account: &EngineStatus) -> String {
     format!(
         "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2}){}\n",
@@ -137,7 +137,7 @@ fn engine(account: &EngineStatus) -> String {
     )
 }
 
-/// What a VM's device back end says that it copied.
+/// Bytes that a VM copied, by its device back end's report.
 fn copied(bytes: u64) -> String {
     match bytes {
         0 => String::new(),

@@ -17,7 +17,7 @@ use crate::pci::PciFunction;
 use crate::trace::{Header, Tracer};
 use crate::vgpu::Vgpu;
 
-/// What is there before the jail is put on: a card is a file, and an aggregator is asked later.
+/// The GPU's source before the jail is put on: a card is opened, an aggregator is connected to later.
 pub(super) struct Source {
     file: VmFile,
     card: Option<Arc<VfioFunction>>,
@@ -104,7 +104,7 @@ impl VmGpu {
         }
     }
 
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Part { .. } => "vGPU",

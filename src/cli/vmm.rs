@@ -98,7 +98,7 @@ fn functions(disks: Vec<Disk>) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
     disks.into_iter().map(function).collect()
 }
 
-/// Why a VM ends whose card the kernel wants back: whoever has it open is waited for.
+/// Why a VM ends whose card the kernel wants back: the kernel waits until the card is closed.
 const CARD_GONE: &str = "its card is being taken away, or is broken";
 
 /// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a
@@ -110,7 +110,7 @@ const DESCRIPTORS: u64 = 2 * 256 + 1024 + 256;
 const MEMORY: u64 = 512 << 20;
 const PROCESSOR_MEMORY: u64 = 4 << 20;
 
-/// What the process still needs once everything is open.
+/// Rights that the process still needs once everything is open.
 fn allowance(config: &VmFile, args: &Args) -> Allowance {
     let processors = PROCESSOR_MEMORY.saturating_mul(args.cpus.into());
     let (paths, memory, drives) = match config {
@@ -148,7 +148,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     jail::prepare(None)?;
     let mut config = VmFile::load(&args.file)?;
     if let VmFile::Part(vm) = &mut config {
-        // What its windows show is mapped here wherever it is.
+        // Memory of its windows is mapped here wherever it is.
         vm.bar3 = Bar3::Trapped;
     }
     // Before the aggregator gives anything away.

@@ -4,9 +4,9 @@
 //! Hardware shares time among the channels of one runlist by itself. The scheduler decides which channels are
 //! on it, and whether hardware learns of new work now: the doorbell of a VM that is not admitted waits here.
 //! A channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it
-//! for two looks. One that has work and leaves its engine idle waits for something else (a semaphore): it
-//! stays on the runlist, takes nobody's turn, and is looked at as others are as soon as it runs again.
-//! Nothing ticks while no channel is busy.
+//! for two looks. A channel that has work and leaves its engine idle waits for something else (a semaphore):
+//! it stays on the runlist, takes no VM's turn, and counts as busy again as soon as it runs. No timer runs
+//! while no channel is busy.
 //!
 //! A channel that uses several engines (GF100) is on the list of the first of them, and what it uses of the
 //! others is charged there too.

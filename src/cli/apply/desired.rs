@@ -1,4 +1,4 @@
-//! What a folder of configuration files wants to run.
+//! The desired state: what a folder of configuration files wants to run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,8 +85,7 @@ fn allowed(guests: &GuestList, vm: &VmConfig) -> Result<Share, String> {
     guest.share.within(vm.share).map_err(|rejection| format!("{rejection} in the [[vm]] section"))
 }
 
-/// What `gpuvmk set` would be told, key by key, with what the status has under that key: none where it is not
-/// set.
+/// A key of `gpuvmk set`, with its value in the form of the status; `None` where it is not set.
 pub(super) type Setting = (&'static str, Option<u64>);
 
 fn micros(time: Duration) -> u64 {
@@ -106,7 +105,7 @@ pub(super) fn share(vm: &VmConfig) -> Vec<Setting> {
     settings
 }
 
-/// What is set of a GPU's policy.
+/// The settings of a GPU's policy.
 pub(super) fn policy(gpu: &GpuConfig) -> [Setting; 2] {
     [("slice", gpu.settings.slice.map(micros)), ("period", gpu.settings.period.map(micros))]
 }

@@ -1,5 +1,5 @@
-//! `gpuvmk apply DIR`, `gpuvmk assert DIR`: what runs becomes what a folder of configuration files says, or
-//! is compared with it. Who starts and stops processes is systemd, or a command of the operator's.
+//! `gpuvmk apply DIR`, `gpuvmk assert DIR`: bring the running state to the one of a folder of configuration
+//! files, or compare both. systemd, or a command of the operator, starts and stops processes.
 
 mod desired;
 mod plan;
@@ -92,7 +92,7 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     // All files first: nothing is done where one is wrong.
     let desired = desired::read(&args.folder)?;
     let (mut done, mut left) = (Vec::new(), Vec::new());
-    // What cannot be shown is done all the same: half of a folder would be worse.
+    // Steps that cannot be shown are done all the same: half of a folder would be worse.
     let mut told = Ok(());
     for desired in &desired {
         for step in steps(desired, state(&desired.control)?.as_ref()) {
@@ -123,7 +123,7 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What an aggregator says; none where nobody listens.
+/// An aggregator's status; `None` if none listens.
 fn state(control: &Path) -> anyhow::Result<Option<Status>> {
     match gpuvmk_control_client::status(control) {
         Ok(status) => Ok(Some(status)),
@@ -154,7 +154,7 @@ fn carry_out(args: &Args, desired: &DesiredState, step: &Step) -> anyhow::Result
             wait(PATIENCE, &format!("{vm} is not there"), || Ok(tenant(control, vm)?.is_some()))
         }
         Step::StopVm { vm, .. } => {
-            // What it has begun may end; whatever its guest goes on to submit does not keep it.
+            // Its begun work may end; further submissions of its guest do not delay the stop.
             let drained = wait(Duration::from_secs(args.drain), "", || {
                 Ok(tenant(control, vm)?.is_none_or(|tenant| !works(&tenant)))
             });

@@ -1,4 +1,4 @@
-//! What is to be done so that what runs is what a folder wants. Pure: states in, steps out.
+//! The steps from the running state to the desired one. Pure: states in, steps out.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ pub(super) fn steps(desired: &DesiredState, status: Option<&Status>) -> Vec<Step
         steps.push(Step::SetGpu { gpu: gpu.clone(), settings });
     }
     steps.extend(list_steps(desired, status.gpu.vms.as_deref()));
-    // Who is to go makes room for who is to come.
+    // VMs that go make room for those that come.
     for tenant in &status.tenants {
         if !desired.vms.iter().any(|(_, wanted)| wanted.name == tenant.name) {
             steps.push(Step::StopVm { gpu: gpu.clone(), vm: tenant.name.clone() });
@@ -148,7 +148,7 @@ pub(super) fn steps(desired: &DesiredState, status: Option<&Status>) -> Vec<Step
     steps
 }
 
-/// What is to change of the list of those who may come.
+/// Changes of the list of VMs that may come.
 fn list_steps(desired: &DesiredState, present: Option<&[GuestStatus]>) -> Vec<Step> {
     let gpu = &desired.gpu.name;
     let restart = |why: String| Step::RestartGpu { gpu: gpu.clone(), why };
@@ -177,7 +177,7 @@ fn list_steps(desired: &DesiredState, present: Option<&[GuestStatus]>) -> Vec<St
     steps
 }
 
-/// What a VM was granted under a setting's key.
+/// A VM's granted value of a setting's key.
 fn granted(share: &ShareStatus, key: &str) -> Option<u64> {
     match key {
         "weight" => Some(share.weight.into()),

@@ -36,7 +36,7 @@ pub(super) enum Order {
     Name,
 }
 
-/// What was seen, and how to show it.
+/// The last status, and how to show it.
 #[derive(Debug, Default)]
 pub(super) struct View {
     last: Option<(Instant, Status)>,

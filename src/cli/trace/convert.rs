@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut all = Merged::open(&args.files)?;
     let cannot = || format!("Cannot write {}", args.output.display());
     let mut sink = Packed::create(&args.output, &args.files)?;
-    // What precedes damage is written; then comes the error.
+    // Entries before damage are written; then comes the error.
     let damage = write(format, &mut all, &bases, &mut sink).with_context(cannot)?;
     sink.finish().with_context(cannot)?;
     damage.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn bases(file: &Path) -> anyhow::Result<Bases> {
     let source = open(file)?;
     let (header, mut bases) = (source.header().clone(), Bases::default());
-    // Damage is told of when the trace is written.
+    // Damage is reported when the trace is written.
     source.map_while(Result::ok).for_each(|entry| bases.see(&entry, &header));
     Ok(bases)
 }
@@ -148,7 +148,7 @@ struct Part {
     source: Source,
     chip: Chip,
     file: PathBuf,
-    /// What its times lack to those of the earliest trace.
+    /// Difference of its times to those of the earliest trace, in nanoseconds.
     shift: u64,
     next: Option<Entry>,
 }

@@ -71,7 +71,7 @@ struct Accesses {
     chip: Chip,
     leave_out: Option<Filter>,
     file: PathBuf,
-    /// Entries that the trace says are lost, as far as it was read.
+    /// Lost entries that the trace reports, up to the place where reading ended.
     lost: u64,
     damage: Option<anyhow::Error>,
 }
@@ -113,7 +113,7 @@ impl Iterator for Accesses {
     }
 }
 
-/// What was found, line by line.
+/// The differences, line by line.
 fn describe(found: &Comparison, set: Option<&'static RegisterSet>, args: &Args) -> Vec<String> {
     let (first, second) = (args.first.display(), args.second.display());
     if found.differences.is_empty() {
@@ -142,7 +142,7 @@ fn describe(found: &Comparison, set: Option<&'static RegisterSet>, args: &Args) 
     lines
 }
 
-/// What a difference is, in words.
+/// A difference, in words.
 fn explain(first: &[Step], second: &[Step]) -> String {
     let at = |steps: &[Step]| steps.first().map_or(0, |step| step.number);
     match (first, second) {

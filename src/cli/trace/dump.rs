@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         text::line(&entry, &names, &mut line);
         output.write(&line)
     });
-    // What precedes damage is printed; the reader gets both.
+    // Entries before damage are printed; the reader gets both.
     output.flush()?;
     read.map(|()| ExitCode::SUCCESS)
 }

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(true)
     });
-    // What precedes damage is kept.
+    // Entries before damage are kept.
     writer.finish().with_context(cannot)?;
     file.finish().with_context(cannot)?;
     read.map(|()| ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! What verbs read and write: traces, the files of their output, and the register names of a chip.
+//! Input and output of verbs: traces, the files of their output, and the register names of a chip.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(super) fn open_database(named: Option<&OsString>) -> anyhow::Result<()> {
         (None, None) => None,
     };
     if let Some(database) = database {
-        // Nobody has set it: this is the first thing that the command does.
+        // It was not set before: this is the command's first step.
         let _ = DATABASE.set(database);
     }
     Ok(())
@@ -75,7 +75,7 @@ pub(super) fn create(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<File> 
     File::create(output).with_context(|| format!("Cannot create {}", output.display()))
 }
 
-/// Hands every entry to `take` until it returns false. What precedes damage is handed over before the error
+/// Hands every entry to `take` until it returns false. Entries before damage are handed over before the error
 /// comes back.
 pub(super) fn each(
     trace: Source,

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let index = address.saturating_sub(definition.offset).checked_div(definition.stride);
     let index = index.filter(|_| definition.count > 1).map(|index| format!("[{index}]")).unwrap_or_default();
-    // What an access does is known of gpuvmk's own chips.
+    // Effects of accesses are known for gpuvmk's own chips.
     if own.is_some() {
         say!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy)?;
         say!("{}", definition.doc)?;

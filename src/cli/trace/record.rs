@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("Give the configuration file of a VM or a GPU, or --socket"),
     };
     let said = || format!("Nobody serves at {}: is the VM's back end running?", path.display());
-    // Before anybody can know that it records: a signal ends it whole from then on.
+    // Before the recording becomes visible: from then on a signal ends it in good order.
     let signals = Signals::new([SIGINT, SIGTERM]).context("Cannot catch signals")?;
     let mut socket = UnixStream::from(connect_trusted(&path, SocketType::STREAM).with_context(said)?);
     hang_up_at(signals, &socket)?;

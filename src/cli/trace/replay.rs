@@ -38,7 +38,7 @@ use crate::vgpu::{FaceConfig, MediatorConfig, Vgpu, VgpuConfig};
 pub(super) struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
-    /// What it is played into.
+    /// The device that it is played into.
     #[arg(long, value_enum, default_value_t = On::Vgpu)]
     on: On,
     /// VRAM of that [default: what the trace says that its device had, or 256M]
@@ -75,7 +75,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// NV_VIRTUAL_FUNCTION_TIME_0 and _1.
 const CLOCKS: [u64; 4] = [0x9400, 0x9410, 0xbb_0080, 0xbb_0084];
 
-/// VRAM of a device of which nobody says how much it had.
+/// VRAM of a device whose trace does not say how much it had, in bytes.
 const VRAM: u64 = 256 << 20;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -129,7 +129,7 @@ fn function(
             .context("Cannot make the software GPU")?;
         return Ok((None, gpu));
     }
-    // Beside the vGPU's the host needs some memory of its own.
+    // Beside the vGPU's memory the host needs some.
     let all = vram.saturating_add(64 << 20);
     let driver: Box<dyn GpuDriver> = match model {
         Model::Gf100 => {

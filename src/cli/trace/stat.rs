@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     read.map(|()| ExitCode::SUCCESS)
 }
 
-/// What people call a spot.
+/// The name of a place, for people.
 pub(super) fn name(place: Place, offset: u64, set: Option<&'static RegisterSet>) -> String {
     let access = Access { direction: Direction::Read, place, size: 4, offset, value: 0, took: 0 };
     match text::register(&access, &set) {

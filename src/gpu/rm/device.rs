@@ -52,9 +52,9 @@ pub struct DeviceFacts {
     pub architecture: u32,
     /// Bytes of VRAM.
     pub vram: u64,
-    /// Bytes of VRAM that nobody has.
+    /// Free VRAM in bytes.
     pub vram_free: u64,
-    /// Bytes of BAR1 that nobody has.
+    /// Free space of BAR1 in bytes.
     pub bar1_free: u64,
     /// True when there is a graphics engine.
     pub graphics: bool,
@@ -94,7 +94,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens a GPU with a client of its own.
+    /// Opens a GPU with a separate client.
     ///
     /// # Errors
     /// The node is not accessible, or the driver refuses.
@@ -157,7 +157,7 @@ impl Device {
         })
     }
 
-    /// Bytes of BAR1 that nobody has.
+    /// Free space of BAR1 in bytes.
     ///
     /// # Errors
     /// The driver refuses.

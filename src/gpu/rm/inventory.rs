@@ -30,7 +30,7 @@ pub struct GpuEntry {
     pub driver: Option<String>,
     /// Bytes of VRAM.
     pub vram: Option<u64>,
-    /// Bytes of VRAM that nobody has.
+    /// Free VRAM in bytes.
     pub vram_free: Option<u64>,
     /// Copy engines.
     pub copy_engines: Vec<CopyEngineEntry>,

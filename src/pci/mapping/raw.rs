@@ -344,7 +344,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // The guard goes first: once unmapped, the addresses may belong to another mapping.
         self.guard = None;
-        // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
+        // SAFETY: the range was mapped by `map_checked`, and there are no pointers into it.
         unsafe { replaced_pages::unmap(self.base, self.size) };
     }
 }
@@ -397,14 +397,14 @@ impl Reservation {
     pub(super) fn unmap(&self, offset: u64, size: u64) -> Result<(), MapError> {
         let place = self.place(offset, size)?;
         let bytes = usize::try_from(size).unwrap_or(0);
-        // SAFETY: the range is a part of this reservation, and nobody holds pointers into it.
+        // SAFETY: the range is a part of this reservation, and there are no pointers into it.
         unsafe { reserve_at(place.as_ptr(), bytes) }.map(|_| ())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and nobody holds pointers into it.
+        // SAFETY: the range is ours, and there are no pointers into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
     }
 }
@@ -475,7 +475,7 @@ fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
     let end = unsafe { first.add(size) };
     for (start, bytes) in [(base, skip), (end, unit - skip)] {
         if bytes > 0 {
-            // SAFETY: both ends are ours, and nobody has pointers into them.
+            // SAFETY: both ends are ours, and there are no pointers into them.
             unsafe { libc::munmap(start.as_ptr().cast(), bytes.next_multiple_of(PAGE)) };
         }
     }
@@ -485,7 +485,7 @@ fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
 /// Takes address space anywhere, or takes the pages of a part of a reservation away.
 ///
 /// # Safety
-/// `place` is null, or the range lies in a reservation and nobody holds pointers into it.
+/// `place` is null, or the range lies in a reservation and there are no pointers into it.
 unsafe fn reserve_at(place: *mut u8, size: usize) -> Result<NonNull<u8>, MapError> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
@@ -516,8 +516,8 @@ fn map_file(
         (Kind::Others, Access::ReadOnly) => libc::MAP_PRIVATE,
         _ => libc::MAP_SHARED,
     };
-    // SAFETY: either a new mapping, or one over pages that this module owns: nobody holds references into
-    // them, and the kernel replaces pages in one step for those who access them meanwhile.
+    // SAFETY: either a new mapping, or one over pages that this module owns: there are no references into
+    // them, and the kernel replaces pages in one step for threads that access them meanwhile.
     let address = unsafe { libc::mmap(place.cast(), size, protection, shared | fixed, fd, offset) };
     mapped(address, "Mapping the file")
 }

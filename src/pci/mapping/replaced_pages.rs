@@ -23,7 +23,7 @@ pub struct ReplacedPages {
     size: usize,
 }
 
-// SAFETY: the range belongs to this value alone, and nobody reads or writes it.
+// SAFETY: the range belongs to this value alone, and is neither read nor written.
 unsafe impl Send for ReplacedPages {}
 
 impl ReplacedPages {
@@ -68,7 +68,7 @@ impl Drop for ReplacedPages {
 /// to map anything.
 ///
 /// # Safety
-/// The range is mappings of the caller's, and nobody holds pointers into it.
+/// The range is mappings of the caller, and there are no pointers into it.
 pub(super) unsafe fn unmap(base: NonNull<u8>, size: usize) {
     let mut taken = 0;
     while size.saturating_sub(taken) > STEP {

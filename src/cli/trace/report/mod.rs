@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let page = page::page(&subjects, args.top)?;
     let mut file = create(&args.output, &args.files)?;
     file.write_all(page.as_bytes()).with_context(|| format!("Cannot write {}", args.output.display()))?;
-    // What could be read is in the page; that it is not all is said there, and here.
+    // Entries that could be read are in the page. Damage is reported there, and here.
     let damaged = subjects.iter().filter_map(|subject| subject.damage.as_deref());
     let mut code = ExitCode::SUCCESS;
     for damage in damaged {

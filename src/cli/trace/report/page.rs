@@ -17,7 +17,7 @@ table{border-collapse:collapse;margin:.8em 0}td,th{padding:.15em .8em;text-align
 td.l,th.l{text-align:left}code{font-family:ui-monospace,monospace;font-size:.92em}svg{max-width:100%;height:auto}\
 .bad{color:#a00;font-weight:600}.bar{display:inline-block;height:.75em;background:#4878a8}";
 
-/// Text in which nothing is markup. A trace may be anybody's.
+/// Text in which nothing is markup. Traces are not trusted.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -28,7 +28,7 @@ impl Display for Escaped<'_> {
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
-            // What XML does not allow even so.
+            // Characters that XML does not allow even so.
             character if character.is_control() => write!(f, "\u{fffd}"),
             character => f.write_char(character),
         })

@@ -6,7 +6,7 @@ use crate::trace::stat::Statistics;
 use crate::trace::timeline::Timeline;
 use crate::trace::turns::Turns;
 
-/// What a page says of one trace.
+/// The content of a page about one trace.
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) header: Header,
