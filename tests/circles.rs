@@ -21,10 +21,11 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     ".",
     "aggregator",
     "backend",
+    "chip",
     "control_client",
     "fifo_virt",
     "frontend",

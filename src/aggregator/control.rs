@@ -135,7 +135,7 @@ impl MutEventSubscriber for ControlSessions {
 
 impl ControlSessions {
     fn accept(&mut self, ops: &mut EventOps<'_>) {
-        let (socket, peer) = match self.listener.accept_allowed(farewell) {
+        let (socket, peer) = match self.listener.accept_allowed(refusal_line) {
             Ok(Some((socket, peer))) => (UnixStream::from(socket), peer),
             Ok(None) => return,
             Err(error) => {
@@ -166,7 +166,7 @@ impl ControlSessions {
             && let Some(number) = longest
         {
             log::warn!("an operator was dropped for another: {MAX_OPERATORS} are connected");
-            self.dismiss(number, ops);
+            self.close_connection(number, ops);
         }
     }
 
@@ -194,19 +194,19 @@ impl ControlSessions {
         }) {
             Ok(Wants::ToAsk) => EventSet::IN,
             Ok(Wants::Room) => EventSet::OUT,
-            Ok(Wants::Nothing) => return self.dismiss(number, ops),
+            Ok(Wants::Nothing) => return self.close_connection(number, ops),
             Err(error) => {
                 log::debug!("an operator's connection ended: {error}");
-                return self.dismiss(number, ops);
+                return self.close_connection(number, ops);
             }
         };
         if let Err(error) = ops.modify(Events::with_data(operator.socket(), number, wants)) {
             log::error!("an operator can be served no more: {error}");
-            self.dismiss(number, ops);
+            self.close_connection(number, ops);
         }
     }
 
-    fn dismiss(&mut self, number: u32, ops: &mut EventOps<'_>) {
+    fn close_connection(&mut self, number: u32, ops: &mut EventOps<'_>) {
         if let Some(operator) = self.operators.remove(&number) {
             forget(&operator, ops);
         }
@@ -225,7 +225,7 @@ impl ControlSessions {
 }
 
 /// The answer to a peer that may not operate.
-fn farewell(refused: NotAllowed) -> Vec<u8> {
+fn refusal_line(refused: NotAllowed) -> Vec<u8> {
     let failure = rpc::Code::NotAllowed.because(refused.to_string());
     let mut line = rpc::failed(&serde_json::Value::Null, &failure).to_string().into_bytes();
     line.push(b'\n');

@@ -36,15 +36,15 @@ pub const MAX_CHANNELS: u16 = 512;
 const PAGES: usize = 3;
 const MAILBOX: usize = 2048;
 const WAITING: usize = 0;
-const NEWS: usize = 16;
-const NEWS_WORDS: usize = 16;
+const PENDING: usize = 16;
+const PENDING_WORDS: usize = 16;
 const PUTS: usize = 32;
 const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 const COPIED: usize = REPORT + report::WORDS;
 const TRAPPED: usize = COPIED + report::COPIED_WORDS;
 
-const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
+const _: () = assert!(PENDING + PENDING_WORDS <= PUTS && PENDING_WORDS * 32 == MAX_CHANNELS as usize);
 const _: () = assert!(TRAPPED + counts::words(1) <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
@@ -87,12 +87,12 @@ impl DoorbellReceiver {
     /// at which it was rung (see [`latency::stamp`]). Returns their number.
     pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
         let mut taken: usize = 0;
-        for word in 0..NEWS_WORDS {
+        for word in 0..PENDING_WORDS {
             // A plain load first: a board without doorbells costs no locked instruction.
-            if self.board.word(NEWS + word).load(Ordering::Relaxed) == 0 {
+            if self.board.word(PENDING + word).load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            let mut bits = self.board.word(NEWS + word).swap(0, Ordering::AcqRel);
+            let mut bits = self.board.word(PENDING + word).swap(0, Ordering::AcqRel);
             while bits != 0 {
                 let bit = bits.trailing_zeros();
                 bits &= bits.wrapping_sub(1);
@@ -127,12 +127,12 @@ impl DoorbellReceiver {
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let rung = (0..NEWS_WORDS).any(|word| self.board.word(NEWS + word).load(Ordering::SeqCst) != 0);
-        let news = rung || (!answering && self.mailbox().asked());
-        if news {
+        let rung = (0..PENDING_WORDS).any(|word| self.board.word(PENDING + word).load(Ordering::SeqCst) != 0);
+        let pending = rung || (!answering && self.mailbox().asked());
+        if pending {
             self.board.word(WAITING).store(0, Ordering::SeqCst);
         }
-        !news
+        !pending
     }
 }
 
@@ -169,7 +169,7 @@ impl DoorbellSender {
         }
         self.board.word(STAMPS + channel).store(latency::stamp(), Ordering::Relaxed);
         self.board.word(PUTS + channel).store(doorbell.gp_put, Ordering::Release);
-        self.board.word(NEWS + channel / 32).fetch_or(1 << (channel % 32), Ordering::SeqCst);
+        self.board.word(PENDING + channel / 32).fetch_or(1 << (channel % 32), Ordering::SeqCst);
         self.wake();
     }
 

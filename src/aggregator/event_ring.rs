@@ -102,7 +102,7 @@ pub struct Notifications {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// There may be events.
-    News,
+    Events,
     /// The aggregator is gone.
     Ended,
 }
@@ -300,12 +300,12 @@ impl EventConsumer {
         use rustix::event::{PollFd, PollFlags, poll};
 
         if !self.prepare_to_sleep() {
-            return Ok(Woken::News);
+            return Ok(Woken::Events);
         }
         let mut fds = [PollFd::new(&self.wake, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         match poll(&mut fds, None) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Woken::News),
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Events),
             Err(error) => return Err(error.into()),
         }
         self.woken()
@@ -317,11 +317,11 @@ impl EventConsumer {
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
         let wanted = self.ring.word(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
-        let news = tail != self.head || (wanted && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
-        if news {
+        let pending = tail != self.head || (wanted && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
+        if pending {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
         }
-        !news
+        !pending
     }
 
     /// The cause of a wake-up; its events may have been taken already.
@@ -329,7 +329,7 @@ impl EventConsumer {
         let mut bytes = [0; 64];
         match rustix::io::read(&self.wake, &mut bytes) {
             Ok(0) => Ok(Woken::Ended),
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Woken::News),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Woken::Events),
             Err(error) => Err(error.into()),
         }
     }

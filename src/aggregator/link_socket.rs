@@ -369,7 +369,7 @@ fn deliver(mut events: EventConsumer, stop: &OwnedFd, handler: &dyn EventHandler
     loop {
         events.take(|event| handler.event(event));
         match events.wait(stop.as_fd()) {
-            Ok(Woken::News) => {}
+            Ok(Woken::Events) => {}
             Ok(Woken::Ended) => {
                 // Its last events come first.
                 events.take(|event| handler.event(event));

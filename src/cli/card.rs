@@ -82,14 +82,14 @@ pub(super) fn bind(args: &BindArgs, to: To) -> anyhow::Result<ExitCode> {
         refuse(to, &sysfs, &before)?;
     }
     if args.dry_run {
-        tell(args.json, &before, &before, &steps, true)?;
+        show_binding(args.json, &before, &before, &steps, true)?;
         return Ok(ExitCode::SUCCESS);
     }
     let after = match to {
         To::Vfio => binding::bind(&sysfs, &before)?,
         To::ItsDriver => binding::unbind_from_vfio(&sysfs, &before)?,
     };
-    tell(args.json, &before, &after, &steps, false).context(output::CARRIED_OUT)?;
+    show_binding(args.json, &before, &after, &steps, false).context(output::CARRIED_OUT)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,7 +104,13 @@ fn refuse(to: To, sysfs: &Sysfs, device: &PciDevice) -> anyhow::Result<()> {
     anyhow::bail!("{}", words.join("\n"))
 }
 
-fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: bool) -> anyhow::Result<()> {
+fn show_binding(
+    json: bool,
+    before: &PciDevice,
+    after: &PciDevice,
+    steps: &[Step],
+    dry: bool,
+) -> anyhow::Result<()> {
     if json {
         let said = json!({
             "ok": true, "address": before.address.to_string(), "driver_before": before.driver, "driver": after.driver,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::control::Target;
 use super::output::CARRIED_OUT;
-use super::set::tell;
+use super::set::show_effective;
 
 /// Arguments of `gpuvmk pause`.
 #[derive(Debug, clap::Args)]
@@ -90,11 +90,11 @@ pub(super) fn reset(args: &ResetArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let method = if args.undo { "gpu.admit" } else { "gpu.drain" };
-    tell(&args.target.call(method, &json!({}))?, args.json)?;
+    show_effective(&args.target.call(method, &json!({}))?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn of_vm(args: &OfVm, method: &str) -> anyhow::Result<ExitCode> {
-    tell(&args.target.call(method, &json!({ "vm": args.name }))?, args.json)?;
+    show_effective(&args.target.call(method, &json!({ "vm": args.name }))?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -41,12 +41,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         ("vm.set", json!({ "vm": args.name, "settings": args.settings }))
     };
-    tell(&args.target.call(method, &params)?, args.json)?;
+    show_effective(&args.target.call(method, &params)?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Shows the settings in force, after an order.
-pub(super) fn tell(answer: &Value, json: bool) -> anyhow::Result<()> {
+pub(super) fn show_effective(answer: &Value, json: bool) -> anyhow::Result<()> {
     let told = if json { say!("{answer}") } else { say!("{}", summary(answer)) };
     told.context(CARRIED_OUT)
 }

@@ -213,7 +213,7 @@ pub fn start() -> io::Result<()> {
 #[derive(Debug, Default)]
 struct Team {
     state: Mutex<State>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -249,14 +249,14 @@ fn distribute(parcels: &Receiver<Parcel>, team: &Arc<Team>) {
         let mut state = locked(&team.state);
         state.ready.push_back(account);
         if state.idle >= state.ready.len() || state.threads >= MAX_THREADS {
-            team.news.notify_one();
+            team.changed.notify_one();
             continue;
         }
         state.threads = state.threads.saturating_add(1);
         if let Err(error) = spawn_worker(team) {
             state.threads = state.threads.saturating_sub(1);
             log::error!("a thread that closes what VMs had cannot be started, others do its work: {error}");
-            team.news.notify_one();
+            team.changed.notify_one();
         }
     }
 }
@@ -274,7 +274,7 @@ impl Team {
             }
             state.idle = state.idle.saturating_add(1);
             let (back, waited) =
-                self.news.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
             state = back;
             state.idle = state.idle.saturating_sub(1);
             if waited.timed_out() && state.ready.is_empty() && state.threads > 1 {

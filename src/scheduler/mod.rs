@@ -297,7 +297,7 @@ impl Scheduler {
     }
 
     /// True for a doorbell that says what the last one of the channel said.
-    pub fn says_nothing_new(&self, channel: HostChannel, gp_put: u32) -> bool {
+    pub fn is_redundant(&self, channel: HostChannel, gp_put: u32) -> bool {
         self.channels.get(&channel).is_some_and(|state| state.gp_put == gp_put)
     }
 

@@ -16,49 +16,49 @@ use gpuvmk_backend::{Backend, Completions};
 pub struct InterestTracker(Mutex<InterruptInterest>);
 
 impl InterestTracker {
-    fn told(&self) -> MutexGuard<'_, InterruptInterest> {
+    fn lock(&self) -> MutexGuard<'_, InterruptInterest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last interest that was set; `None` while another thread changes it.
     #[cfg(any(test, feature = "testing"))]
-    pub fn told_now(&self) -> Option<InterruptInterest> {
+    pub fn current(&self) -> Option<InterruptInterest> {
         use std::sync::TryLockError;
         match self.0.try_lock() {
-            Ok(told) => Some(*told),
-            Err(TryLockError::Poisoned(told)) => Some(*told.into_inner()),
+            Ok(last) => Some(*last),
+            Err(TryLockError::Poisoned(last)) => Some(*last.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Nothing is noticed from now on: at the start, and with a reset.
     pub fn reset<B: Backend + ?Sized>(&self, back: &B) {
-        let mut told = self.told();
+        let mut last = self.lock();
         if let Some(completions) = back.completions() {
             completions.set_completion_interest(InterruptInterest::Masked);
         }
-        *told = InterruptInterest::Masked;
+        *last = InterruptInterest::Masked;
     }
 
     /// To be called before an access that shows finished work, or changes the driver's interest in it.
-    pub fn bring<B: Backend + ?Sized>(&self, back: &B) {
-        let mut told = self.told();
+    pub fn deliver<B: Backend + ?Sized>(&self, back: &B) {
+        let mut last = self.lock();
         if back.completions().is_some_and(Completions::take_completions) {
-            *told = InterruptInterest::Wake;
+            *last = InterruptInterest::Wake;
         }
     }
 
     /// After an access that may have changed it; `interest` says what the driver would notice now.
-    pub fn tell<B: Backend + ?Sized>(&self, back: &B, interest: impl Fn() -> InterruptInterest) {
-        let mut told = self.told();
+    pub fn update<B: Backend + ?Sized>(&self, back: &B, interest: impl Fn() -> InterruptInterest) {
+        let mut last = self.lock();
         // Delivered notifications change it again: a message that was armed is sent then.
         loop {
             let now = interest();
-            if now == *told {
+            if now == *last {
                 return;
             }
             let sent = back.completions().is_some_and(|back| back.set_completion_interest(now));
-            *told = if sent { InterruptInterest::Wake } else { now };
+            *last = if sent { InterruptInterest::Wake } else { now };
         }
     }
 }

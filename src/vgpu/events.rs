@@ -56,7 +56,7 @@ impl EventPath {
     }
 
     /// Tells the guest's driver, once, that the vGPU is gone. No lock may be held.
-    pub fn tell_lost(&self, reason: &str) {
+    pub fn report_lost(&self, reason: &str) {
         if !self.told.swap(true, Ordering::AcqRel)
             && let Some(face) = self.face.get()
         {
@@ -72,7 +72,7 @@ impl EventPath {
     /// Tells the guest's driver that a channel which it gave work to does not run. GF100 has no register that
     /// says how many channels there are: its driver takes 128 for granted, and would wait for this one for
     /// ever. A fault of the host unit is what it knows as the end of a channel. No lock may be held.
-    pub fn tell_refused(&self, channel: GuestChannel) {
+    pub fn report_refused(&self, channel: GuestChannel) {
         self.counters.channels_refused.one();
         if let Some(face) = self.face.get() {
             face.stopped(ChannelStop::new(
@@ -160,6 +160,6 @@ impl EventHandler for EventPath {
         self.lost.store(true, Ordering::Release);
         // They will never complete: a driver that polls must not wait for ever.
         self.live.clear_all();
-        self.tell_lost(reason);
+        self.report_lost(reason);
     }
 }

@@ -147,7 +147,7 @@ impl<C: ChannelControl> Mediator<C> {
         let mediator = Arc::downgrade(self);
         Arc::new(PacedInterrupts::new(sink, self.meters.clone(), move || {
             if let Some(mediator) = mediator.upgrade() {
-                mediator.tell_operators();
+                mediator.report_to_operators();
             }
         }))
     }
@@ -162,7 +162,7 @@ impl<C: ChannelControl> Mediator<C> {
 
     /// Reports to operators how far the guest is from its limits, unless another thread holds the control
     /// lock; that one may report.
-    fn tell_operators(&self) {
+    fn report_to_operators(&self) {
         if let Ok(control) = self.control.try_lock() {
             self.connection().link.report(&self.report(&control));
         }
@@ -254,7 +254,7 @@ impl<C: ChannelControl> Mediator<C> {
         };
         connection.link.report(&self.report(&control));
         drop(control);
-        connection.events.tell_lost(&text);
+        connection.events.report_lost(&text);
         None
     }
 
@@ -333,7 +333,7 @@ impl Connection {
     }
 
     /// Tells of finished work that was not told when it was finished. True if a message was sent for it.
-    fn tell_kept(&self, kept: Deferred) -> bool {
+    fn deliver_deferred(&self, kept: Deferred) -> bool {
         let Deferred { engines, sent } = kept;
         if sent {
             self.events.message_delivered(engines);
@@ -447,7 +447,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
             let events = live.take_refusal(channel).then(|| connection.events.clone());
             drop(connection);
             if let Some(events) = events {
-                events.tell_refused(channel);
+                events.report_refused(channel);
             }
             return;
         }

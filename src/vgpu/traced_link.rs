@@ -28,7 +28,7 @@ impl AggregatorLink for TracedLink {
         let done = self.link.request(request, file);
         if self.tracer.is_on() {
             match &done {
-                Ok(()) => told(request).into_iter().for_each(|event| self.tracer.event(|| event)),
+                Ok(()) => event_of(request).into_iter().for_each(|event| self.tracer.event(|| event)),
                 Err(LinkError::Refused { kind, .. }) => {
                     self.tracer
                         .event(|| Traced::Refusal { reason: format!("{kind:?}"), place: place(request) });
@@ -101,7 +101,7 @@ impl EventHandler for TracedHandler {
 }
 
 /// The trace event of a request that was carried out.
-fn told(request: &Request) -> Option<Traced> {
+fn event_of(request: &Request) -> Option<Traced> {
     let channel = |channel: u16, change| Some(Traced::Channel { channel: channel.into(), change });
     match request {
         Request::UpdateSpace { space, unmap, map } => Some(Traced::Shadow {

@@ -78,9 +78,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// first word.
 fn shared() -> [usize; 8] {
     let [first, second] = CHANNELS.map(usize::from);
-    let news = [NEWS + first / 32, NEWS + second / 32];
+    let pending = [PENDING + first / 32, PENDING + second / 32];
     let puts = [PUTS + first, PUTS + second];
-    [WAITING, news[0], news[1], puts[0], puts[1], MAILBOX, MAILBOX + 1, MAILBOX + 16]
+    [WAITING, pending[0], pending[1], puts[0], puts[1], MAILBOX, MAILBOX + 1, MAILBOX + 16]
 }
 
 impl World for Board {

@@ -21,18 +21,18 @@ impl Machine {
             return false;
         }
         let (host, engines) = (channel.host, channel.engines);
-        let news = !self.scheduler.says_nothing_new(host, doorbell.gp_put);
+        let has_work = !self.scheduler.is_redundant(host, doorbell.gp_put);
         // A VM that rings without work must not count as one that wants its turn. One with work may have
         // filled its ring since, of which hardware read the first entries in passing: the scheduler is told,
         // but not as often as the VM rings.
-        if !news
+        if !has_work
             && self.scheduler.may_run(host).is_none()
             && self.hardware.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
         {
             return false;
         }
         let is_done = |fetched| fetched == doorbell.gp_put;
-        let tells = news
+        let tells = has_work
             && owner.delayed.is_some_and(|delayed| delayed.engines.intersects(engines))
             && self.hardware.driver.channel_progress(host).is_ok_and(is_done);
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
@@ -52,7 +52,7 @@ impl Machine {
         if tells {
             self.notify_delayed(tenant, engines);
         }
-        news
+        has_work
     }
 
     /// A tenant rings more often than is looked at.

@@ -19,7 +19,7 @@ const ALONE: Duration = Duration::from_millis(10);
 
 /// An event that is polled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum Awaited {
     Doorbell,
     WorkDone,
 }
@@ -34,7 +34,7 @@ pub(super) struct AdaptivePoll {
     after_doorbell: PollWindow,
     after_work: PollWindow,
     /// The last event, and when it came.
-    news: News,
+    awaited: Awaited,
     news_at: Duration,
     until: Duration,
     /// When the work that was rung for last began, and when its end is looked for.
@@ -60,7 +60,7 @@ impl AdaptivePoll {
             for_all,
             after_doorbell: PollWindow::new(most),
             after_work: PollWindow::new(most),
-            news: News::WorkDone,
+            awaited: Awaited::WorkDone,
             news_at: Duration::ZERO,
             until: Duration::ZERO,
             began: None,
@@ -90,13 +90,13 @@ impl AdaptivePoll {
     /// asks is answered, and looking for its next request would be at the expense of others.
     pub(super) fn asked(&mut self, number: u32, now: Duration) {
         if self.for_all {
-            self.news_of(number, now);
+            self.note_event(number, now);
         }
     }
 
     /// Connection `number` has new work.
     pub(super) fn rang(&mut self, number: u32, now: Duration) {
-        let looks = self.news_of(number, now);
+        let looks = self.note_event(number, now);
         // A piece of work may be rung for in several parts.
         let began = *self.began.get_or_insert(now);
         let window = if looks && !self.most.is_zero() { self.forecast.window() } else { None };
@@ -105,7 +105,7 @@ impl AdaptivePoll {
     }
 
     /// Something new of connection `number`. False if what comes next is not to be looked for.
-    fn news_of(&mut self, number: u32, now: Duration) -> bool {
+    fn note_event(&mut self, number: u32, now: Duration) -> bool {
         self.found(true);
         if let Some((last, when)) = self.last
             && last != number
@@ -113,7 +113,7 @@ impl AdaptivePoll {
             self.other = Some(when);
         }
         self.last = Some((number, now));
-        let time = self.after(News::Doorbell, now);
+        let time = self.after(Awaited::Doorbell, now);
         let looks = !self.contention.rests() && self.is_alone(now);
         self.until = if looks { now.saturating_add(time) } else { Duration::ZERO };
         looks
@@ -126,7 +126,7 @@ impl AdaptivePoll {
             self.forecast.took(now.saturating_sub(began));
         }
         self.ahead = None;
-        let time = self.after(News::WorkDone, now);
+        let time = self.after(Awaited::WorkDone, now);
         if self.is_alone(now) && !self.contention.is_resting() {
             self.until = self.until.max(now.saturating_add(time));
         }
@@ -138,18 +138,18 @@ impl AdaptivePoll {
     }
 
     /// How long to poll for the next event after this one.
-    fn after(&mut self, news: News, now: Duration) -> Duration {
+    fn after(&mut self, awaited: Awaited, now: Duration) -> Duration {
         let waited = now.saturating_sub(std::mem::replace(&mut self.news_at, now));
-        match std::mem::replace(&mut self.news, news) {
-            News::Doorbell => self.after_doorbell.waited(waited),
+        match std::mem::replace(&mut self.awaited, awaited) {
+            Awaited::Doorbell => self.after_doorbell.waited(waited),
             // Work that is done by the way says nothing of doorbells.
-            News::WorkDone if news == News::Doorbell => self.after_work.waited(waited),
-            News::WorkDone => {}
+            Awaited::WorkDone if awaited == Awaited::Doorbell => self.after_work.waited(waited),
+            Awaited::WorkDone => {}
         }
-        match news {
+        match awaited {
             _ if self.for_all => self.most,
-            News::Doorbell => self.after_doorbell.time(),
-            News::WorkDone => self.after_work.time(),
+            Awaited::Doorbell => self.after_doorbell.time(),
+            Awaited::WorkDone => self.after_work.time(),
         }
     }
 
@@ -162,9 +162,9 @@ impl AdaptivePoll {
     }
 
     /// Notes whether the poll found an event.
-    fn found(&mut self, news: bool) {
+    fn found(&mut self, event: bool) {
         let (looked, put_off) = (std::mem::take(&mut self.looked), std::mem::take(&mut self.put_off));
-        if self.contention.looked(looked, put_off, news) {
+        if self.contention.looked(looked, put_off, event) {
             self.until = Duration::ZERO;
             self.ahead = None;
         }
@@ -183,7 +183,7 @@ mod tests {
 
     /// Events of connection 1 come so quickly up to `now` that they are polled for as long as possible.
     fn at_work(looking: &mut AdaptivePoll, now: Duration) {
-        (0..5).rev().for_each(|news| looking.rang(1, now.saturating_sub(MICROS(10 * news))));
+        (0..5).rev().for_each(|ago| looking.rang(1, now.saturating_sub(MICROS(10 * ago))));
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         few.rang(2, MICROS(1100));
         assert!(!few.is_on(MICROS(1101)));
         // The other one has been silent for long.
-        (0..5).rev().for_each(|news| few.rang(2, MICROS(10_999 - news)));
+        (0..5).rev().for_each(|ago| few.rang(2, MICROS(10_999 - ago)));
         assert!(!few.is_on(MICROS(11_000)));
         few.rang(2, MICROS(11_001));
         assert!(few.is_on(MICROS(11_100)));

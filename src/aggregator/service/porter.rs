@@ -93,7 +93,7 @@ pub(super) struct Porter {
 /// Why a porter ends.
 enum End {
     /// The owner does not need it.
-    Told,
+    Ordered,
     /// The other side is gone.
     Left,
     /// By itself.
@@ -149,12 +149,12 @@ impl Porter {
                 self.say(FromPorter::Gone);
                 // The owner sends the rest of its descriptors here, to be closed.
                 while self.signals.marks.load(Ordering::SeqCst) & mark::CLOSE == 0 {
-                    self.doze();
+                    self.sleep_until_marked();
                     self.take_things();
                 }
             }
             Err(End::Own(why)) => self.place.sent_away(&why),
-            Err(End::Told | End::Left) | Ok(()) => {}
+            Err(End::Ordered | End::Left) | Ok(()) => {}
         }
         self.take_things();
     }
@@ -166,12 +166,12 @@ impl Porter {
 
     fn serve(&mut self) -> Result<(), End> {
         loop {
-            self.obey()?;
+            self.carry_out_orders()?;
             let until = match &self.stage {
                 Stage::Unadmitted { until, .. } => Some(*until),
                 Stage::Asking | Stage::Tenant(_) => None,
             };
-            if self.await_news(!self.waits, until).map_err(own)? {
+            if self.poll_or_sleep(!self.waits, until).map_err(own)? {
                 self.receive()?;
             } else if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(End::Own("it did not say hello".to_owned()));
@@ -182,7 +182,7 @@ impl Porter {
     /// Polls for a tenant's requests for a while, and sleeps then: the owner answers a request soon, and
     /// often another request follows. Yields the processor between two looks. The result is that of
     /// [`Self::sleep`].
-    fn await_news(&mut self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
+    fn poll_or_sleep(&mut self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
         if !matches!(self.stage, Stage::Tenant(_)) {
             return self.sleep(listens, until);
         }
@@ -240,7 +240,7 @@ impl Porter {
     }
 
     /// Sleeps until there are marks.
-    fn doze(&self) {
+    fn sleep_until_marked(&self) {
         self.signals.asleep.store(true, Ordering::SeqCst);
         if self.signals.marks.load(Ordering::SeqCst) == 0 {
             let _ = poll(&mut [PollFd::new(&self.signals.bell, PollFlags::IN)], None);
@@ -250,7 +250,7 @@ impl Porter {
     }
 
     /// Does what was ordered, and wakes up whom it is time to.
-    fn obey(&mut self) -> Result<(), End> {
+    fn carry_out_orders(&mut self) -> Result<(), End> {
         if self.signals.marks.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
@@ -258,7 +258,7 @@ impl Porter {
         let marks = self.signals.marks.swap(0, Ordering::SeqCst);
         if marks & mark::ORDER != 0 {
             while let Ok(order) = self.orders.try_recv() {
-                self.carry_out(order)?;
+                self.carry_out_order(order)?;
             }
         }
         if marks & mark::MESSAGE != 0 {
@@ -272,7 +272,7 @@ impl Porter {
             let _ = rustix::io::write(&tenant.pipe, &[1]);
         }
         if marks & mark::CLOSE != 0 {
-            return Err(End::Told);
+            return Err(End::Ordered);
         }
         if marks & mark::GIVE_WAY != 0
             && matches!(self.stage, Stage::Unadmitted { .. })
@@ -302,7 +302,7 @@ impl Porter {
         std::thread::sleep(cost.min(last).saturating_mul(REST).min(LONGEST_REST));
     }
 
-    fn carry_out(&mut self, order: Order) -> Result<(), End> {
+    fn carry_out_order(&mut self, order: Order) -> Result<(), End> {
         match order {
             Order::Take(thing) => drop(thing),
             Order::ForgetMessage { send_first } => {

@@ -126,8 +126,8 @@ impl Loop {
                 rustix::thread::sched_yield();
                 self.adaptive_poll.offered(begin, self.now());
             }
-            let news = !looks && self.prepare_to_sleep();
-            let timeout = if looks || news || more || self.found.is_some() {
+            let pending = !looks && self.prepare_to_sleep();
+            let timeout = if looks || pending || more || self.found.is_some() {
                 Some(Timespec { tv_sec: 0, tv_nsec: 0 })
             } else {
                 self.time_to_sleep()
@@ -205,17 +205,17 @@ impl Loop {
             return true;
         }
         let connections = &mut self.connections;
-        let mut news = false;
+        let mut pending = false;
         self.awake.retain(|number| {
             let Some(link) = connections.get_mut(number).and_then(Connection::tenant) else { return false };
             if link.rate.closed_until().is_some() || link.shut_until.is_some() {
                 return true;
             }
             link.armed = link.doorbells.prepare_to_sleep(link.answering);
-            news |= !link.armed;
+            pending |= !link.armed;
             !link.armed
         });
-        news
+        pending
     }
 
     fn take_doorbells(&mut self) {

@@ -118,7 +118,7 @@ impl HostBackedVram {
         }
         for (first, from, to) in parts {
             if let Some(memory) = self.host_backed.get_mut(&first) {
-                memory.tell(self.function.as_ref(), from, to)?;
+                memory.map_for_dma(self.function.as_ref(), from, to)?;
             }
         }
         Ok(iova(at.0))

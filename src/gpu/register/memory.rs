@@ -110,7 +110,7 @@ impl HostMemory {
             self.free.insert(end, old_end.saturating_sub(end));
         }
         if let Place::Ram { ram, function } = &mut self.place
-            && let Err(error) = ram.tell(function.as_ref(), aligned, end)
+            && let Err(error) = ram.map_for_dma(function.as_ref(), aligned, end)
         {
             self.give_back(aligned, size);
             return Err(error);

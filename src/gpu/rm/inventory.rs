@@ -106,7 +106,7 @@ pub(super) fn take_stock(
     driver: &HostDriver,
     kernel: Result<Arc<dyn Kernel>, OpenError>,
 ) -> Inventory {
-    let asked = kernel.and_then(|kernel| ask_all(&kernel)).map_err(|error| told(&error));
+    let asked = kernel.and_then(|kernel| ask_all(&kernel)).map_err(|error| with_causes(&error));
     let on_bus = pci_gpus(&places.sysfs());
     let mut gpus: Vec<GpuEntry> = on_bus.iter().map(|found| entry(found, &asked)).collect();
     // A GPU that the driver has is one also where sysfs is hidden (containers).
@@ -129,7 +129,7 @@ pub(super) fn take_stock(
 }
 
 /// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -145,7 +145,10 @@ type Asked = (CardInfo, Result<DeviceFacts, String>);
 
 fn ask_all(kernel: &Arc<dyn Kernel>) -> Result<Vec<Asked>, OpenError> {
     let cards = kernel.cards().map_err(|error| RmError::new("the list of GPUs", error))?;
-    Ok(cards.into_iter().map(|card| (card, ask(kernel, &card).map_err(|error| told(&error)))).collect())
+    Ok(cards
+        .into_iter()
+        .map(|card| (card, ask(kernel, &card).map_err(|error| with_causes(&error))))
+        .collect())
 }
 
 fn ask(kernel: &Arc<dyn Kernel>, card: &CardInfo) -> Result<DeviceFacts, OpenError> {

@@ -81,7 +81,7 @@ impl Rig {
         own_memory.write(own, &vec![0; usize::try_from(OWN_SIZE).unwrap_or(0)])?;
         own_memory.write(at(own, MARKS), &vec![MARKED; usize::try_from(SEEN_SIZE).unwrap_or(0)])?;
         let space = driver.create_space()?;
-        let made = Self::furnish(driver, dialect, engine, own, space);
+        let made = Self::set_up(driver, dialect, engine, own, space);
         if made.is_err() {
             // No channel uses it; an error here changes nothing about the first one.
             let _ = driver.destroy_space(space);
@@ -89,7 +89,7 @@ impl Rig {
         made
     }
 
-    fn furnish(
+    fn set_up(
         driver: &mut dyn GpuDriver,
         dialect: CommandFormat,
         engine: Engine,

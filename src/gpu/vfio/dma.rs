@@ -72,11 +72,11 @@ impl Iommu {
             size,
             source: as_io(error),
         })?;
-        self.tell(iova, Piece { memory, offset, size })
+        self.map_piece(iova, Piece { memory, offset, size })
     }
 
     /// Tells the kernel of a piece.
-    fn tell(&mut self, iova: u64, piece: Piece) -> Result<(), DmaError> {
+    fn map_piece(&mut self, iova: u64, piece: Piece) -> Result<(), DmaError> {
         let Piece { ref memory, offset, size } = piece;
         let too_large = DmaError::Invalid { iova, size, why: "it is larger than the address space" };
         let (Ok(length), Ok(into)) = (usize::try_from(size), usize::try_from(offset)) else {
@@ -105,11 +105,11 @@ impl Iommu {
             self.forget(start)?;
             let last = start.saturating_add(piece.size);
             if start < iova {
-                self.tell(start, Piece { size: iova.saturating_sub(start), ..piece.clone() })?;
+                self.map_piece(start, Piece { size: iova.saturating_sub(start), ..piece.clone() })?;
             }
             if end < last {
                 let offset = piece.offset.saturating_add(end.saturating_sub(start));
-                self.tell(end, Piece { offset, size: last.saturating_sub(end), ..piece })?;
+                self.map_piece(end, Piece { offset, size: last.saturating_sub(end), ..piece })?;
             }
         }
         Ok(())

@@ -26,7 +26,7 @@ const IRQ_ERR: u32 = 3;
 const IRQ_REQ: u32 = 4;
 
 /// Called once when the card is gone.
-type Farewell = Box<dyn FnOnce() + Send>;
+type LossCallback = Box<dyn FnOnce() + Send>;
 
 /// The connected interrupts: the thread goes before its lines.
 struct Connected {
@@ -48,7 +48,7 @@ pub struct VfioFunction {
     iommu: Mutex<Iommu>,
     connected: Mutex<Option<Connected>>,
     lost: Arc<AtomicBool>,
-    farewell: Arc<Mutex<Option<Farewell>>>,
+    loss_callback: Arc<Mutex<Option<LossCallback>>>,
     rom: OnceLock<Vec<u8>>,
     reads: AtomicU64,
     writes: AtomicU64,
@@ -118,7 +118,7 @@ impl VfioFunction {
             iommu: Mutex::new(Iommu::new(opened.iommu)),
             connected: Mutex::new(None),
             lost: Arc::new(AtomicBool::new(false)),
-            farewell: Arc::new(Mutex::new(None)),
+            loss_callback: Arc::new(Mutex::new(None)),
             rom: OnceLock::new(),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -157,15 +157,15 @@ impl VfioFunction {
     /// Sets a call that is made once, from another thread, when the kernel wants the card back or its bus
     /// reports it broken. The kernel then waits until its file is closed.
     pub fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
-        *self.farewell() = Some(Box::new(tell));
+        *self.loss_callback() = Some(Box::new(tell));
         let mut connected = self.connected();
         if connected.is_none() {
             *connected = self.connect_or_say(None);
         }
     }
 
-    fn farewell(&self) -> MutexGuard<'_, Option<Farewell>> {
-        self.farewell.lock().unwrap_or_else(PoisonError::into_inner)
+    fn loss_callback(&self) -> MutexGuard<'_, Option<LossCallback>> {
+        self.loss_callback.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connected(&self) -> MutexGuard<'_, Option<Connected>> {
@@ -290,7 +290,7 @@ impl PciFunction for VfioFunction {
             }
         }
         // Without a guest the card must still be given back when it is wanted.
-        if sink.is_some() || self.farewell().is_some() {
+        if sink.is_some() || self.loss_callback().is_some() {
             *connected = self.connect_or_say(sink);
         }
     }
@@ -382,11 +382,12 @@ impl VfioFunction {
     fn connect(&self, sink: Option<Arc<dyn InterruptSink>>) -> anyhow::Result<Connected> {
         let wanted = sink.is_some();
         let lines = Lines::new()?;
-        let (lost, farewell, address) = (Arc::clone(&self.lost), Arc::clone(&self.farewell), self.address);
+        let (lost, loss_callback, address) =
+            (Arc::clone(&self.lost), Arc::clone(&self.loss_callback), self.address);
         let listener = Listener::start(&lines, sink, move || {
             log::error!("{address}: the card is being taken away, or the bus reported an error of it");
             lost.store(true, Ordering::Relaxed);
-            let tell = farewell.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let tell = loss_callback.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(tell) = tell {
                 tell();
             }
@@ -406,7 +407,7 @@ impl VfioFunction {
 
 impl Drop for VfioFunction {
     fn drop(&mut self) {
-        *self.farewell() = None;
+        *self.loss_callback() = None;
         self.connect_interrupts(None);
         // In this order: what it still does reaches nothing.
         if !self.card.enable(false) {

@@ -65,9 +65,9 @@ pub struct RegionFinding {
     pub kind: &'static str,
 }
 
-struct Told(Sender<()>);
+struct MessageSeen(Sender<()>);
 
-impl InterruptSink for Told {
+impl InterruptSink for MessageSeen {
     fn set_intx(&self, _: bool) {}
 
     fn fire_msi(&self, _: u16) {
@@ -90,7 +90,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
     let boot_0 = register(NV_PMC_BOOT_0)?;
     let number = NV_PMC_BOOT_0::CHIPSET.get(boot_0);
     let (sender, told) = mpsc::channel();
-    card.connect_interrupts(Some(Arc::new(Told(sender))));
+    card.connect_interrupts(Some(Arc::new(MessageSeen(sender))));
     let interrupt = card.ask_for_message() && told.recv_timeout(MESSAGE).is_ok();
     card.connect_interrupts(None);
     Ok(Findings {

@@ -102,7 +102,7 @@ impl Vm {
     }
 
     /// As if it had used nothing yet, and owed nothing.
-    fn forgive(&mut self) {
+    fn reset_debts(&mut self) {
         self.left = nanos(self.budget);
         self.before = self.used.min(self.budget);
         (self.used, self.waited, self.forgiven) = (Duration::ZERO, Duration::ZERO, self.open);
@@ -167,7 +167,7 @@ impl Rounds {
         if let [alone] = vms
             && budget(alone) >= round
         {
-            self.forgive(now, vms, budget);
+            self.reset_debts(now, vms, budget);
             return UNLIMITED;
         }
         self.decide(now, vms, Rule { slice, round: Some(round), hold: slice / 8 }, budget)
@@ -181,7 +181,7 @@ impl Rounds {
             return self.decide(now, vms, Rule { slice, round: None, hold: Duration::ZERO }, |_| slice);
         }
         let before = self.turn;
-        self.forgive(now, vms, |_| slice);
+        self.reset_debts(now, vms, |_| slice);
         // A later VM waits for the end of its first turn, and no longer: changes have their price.
         self.turn = first.map(|view| {
             let same = before.filter(|turn| turn.owner == view.vm);
@@ -228,9 +228,9 @@ impl Rounds {
     }
 
     /// The VM with work needs no turns, and owes nothing for that time.
-    fn forgive(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
+    fn reset_debts(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
         self.rest(now, vms, budget);
-        self.book.rows.iter_mut().for_each(|row| row.state.forgive());
+        self.book.rows.iter_mut().for_each(|row| row.state.reset_debts());
     }
 
     /// Ends the present turn: another VM has the engine.
@@ -321,7 +321,7 @@ impl Rounds {
         self.interrupt(now);
         let mut next = self.pick(now, rule.slice);
         if next.is_none() && rule.round.is_none() {
-            self.book.rows.iter_mut().for_each(|row| row.state.forgive());
+            self.book.rows.iter_mut().for_each(|row| row.state.reset_debts());
             next = self.pick(now, rule.slice);
         }
         let (owner, usable) = next?;

@@ -63,7 +63,7 @@ pub enum Effect {
     /// A channel is to leave its engine.
     Preempt(GuestChannel),
     /// The driver's interest in notifications of finished work may have changed.
-    TellInterest,
+    UpdateInterest,
     /// Runlist processing is stopped or goes on.
     BlockRunlist(bool),
     /// FECS is to save the current graphics context.

@@ -14,7 +14,7 @@ use super::pbus::window_start;
 use super::registers::Registers;
 use crate::FaceCounters;
 use crate::interest_tracker::InterestTracker;
-use config::{CLASS, VENDOR, regions};
+use config::{CLASS, PRAMIN, VENDOR, regions};
 use gpuvmk_backend::{EngineBackend, FifoState};
 use gpuvmk_mmio_trap::access::check;
 use gpuvmk_mmio_trap::aperture::Window;
@@ -25,7 +25,6 @@ use gpuvmk_pci::{
     MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
     vbios,
 };
-use windows::PRAMIN;
 
 pub use config::Gf100Config;
 pub use state::Gf100State;
@@ -108,7 +107,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// All that decides about messages, for searches through every state.
     #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
-        format!("{:?} {:?}", self.interest_tracker.told_now(), self.face.peek().interrupt_state())
+        format!("{:?} {:?}", self.interest_tracker.current(), self.face.peek().interrupt_state())
     }
 
     /// Accesses of note.
@@ -173,7 +172,7 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
             Region::Config => {
                 let order = locked(&self.order);
                 let mut effects = Vec::new();
-                self.interest_tracker.bring(&*self.backend);
+                self.interest_tracker.deliver(&*self.backend);
                 self.face.lock().write_config_space(offset, data, self.face.clock(), &mut effects)?;
                 for effect in effects {
                     self.perform(effect, &order);

@@ -290,7 +290,7 @@ impl Registers {
 
     fn write_pmc(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         let change = self.pmc.write(reg, word);
-        effects.push(Effect::TellInterest);
+        effects.push(Effect::UpdateInterest);
         if change.cleared == 0 {
             return;
         }
@@ -337,7 +337,7 @@ impl Registers {
     fn write_mirror(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         if reg == pci::NV_XVE_MSI_REARM {
             self.output.rearm();
-            effects.push(Effect::TellInterest);
+            effects.push(Effect::UpdateInterest);
             return;
         }
         let offset = u64::from(reg.0.wrapping_sub(MIRROR));
@@ -358,7 +358,7 @@ impl Registers {
             self.output.rearm();
         }
         self.control = change.after;
-        effects.push(Effect::TellInterest);
+        effects.push(Effect::UpdateInterest);
         if change.reset_requested {
             effects.push(Effect::FunctionReset);
         }

@@ -112,7 +112,7 @@ impl<B: GspBackend> GspFunction<B> {
     /// All that decides about messages, for searches through every state.
     #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
-        format!("{:?} {:?}", self.core.interest_tracker.told_now(), self.core.face.lock().interrupt_state())
+        format!("{:?} {:?}", self.core.interest_tracker.current(), self.core.face.lock().interrupt_state())
     }
 
     /// Accesses of note.
@@ -157,7 +157,7 @@ impl<B: GspBackend> GspFunction<B> {
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
             if self.hal().interrupts.register(lane.reg).is_some_and(TreeRegister::shows_pending) {
-                self.core.interest_tracker.bring(&*self.backend);
+                self.core.interest_tracker.deliver(&*self.backend);
             }
             lane.store(self.core.face.read(lane.reg), part);
             rest = later;
@@ -178,7 +178,7 @@ impl<B: GspBackend> GspFunction<B> {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             // A driver that clears vectors also clears those of notifications that are still held back.
             if self.hal().interrupts.register(lane.reg).is_some() {
-                self.core.interest_tracker.bring(&*self.backend);
+                self.core.interest_tracker.deliver(&*self.backend);
             }
             self.core.face.write(lane.reg, lane.word(part), &mut effects);
             for effect in effects.drain(..) {
@@ -205,7 +205,7 @@ impl<B: GspBackend> GspFunction<B> {
                 None => self.bad_doorbell(),
             },
             Effect::TellInterest => {
-                self.core.interest_tracker.tell(&*self.backend, || self.core.face.lock().interest());
+                self.core.interest_tracker.update(&*self.backend, || self.core.face.lock().interest());
             }
             Effect::MovePramin => self.core.watcher.changed(0),
             Effect::FunctionReset => self.core.reset(&self.backend),
@@ -288,7 +288,7 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
         match region {
             Region::Config => {
                 let mut effects = Vec::new();
-                self.core.interest_tracker.bring(&*self.backend);
+                self.core.interest_tracker.deliver(&*self.backend);
                 self.core.face.lock().write_config_space(offset, data, &mut effects)?;
                 for effect in effects {
                     self.perform(effect);

@@ -8,11 +8,11 @@ use gpuvmk_backend::{Completions, InterruptInterest};
 impl<C: ChannelControl> Completions for Mediator<C> {
     fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
         let connection = self.connection();
-        connection.tell_kept(connection.link.set_notification_interest(interest))
+        connection.deliver_deferred(connection.link.set_notification_interest(interest))
     }
 
     fn take_completions(&self) -> bool {
         let connection = self.connection();
-        connection.tell_kept(connection.link.take_notifications())
+        connection.deliver_deferred(connection.link.take_notifications())
     }
 }

@@ -115,7 +115,7 @@ impl<C: ChannelControl> Mediator<C> {
         }
         drop(control);
         if let Some(reason) = failure {
-            connection.events.tell_lost(&reason);
+            connection.events.report_lost(&reason);
         }
     }
 }

@@ -36,7 +36,7 @@ impl GspBackend for Mediator<GspChannels> {
 
     fn note_objects(&self, usage: ObjectUsage) {
         if self.meters.objects(usage) {
-            self.tell_operators();
+            self.report_to_operators();
         }
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::register) struct HostBacked {
     first: u64,
     file: OwnedFd,
     memory: Mapping,
-    told: BTreeSet<u64>,
+    mapped: BTreeSet<u64>,
 }
 
 impl HostBacked {
@@ -34,7 +34,7 @@ impl HostBacked {
         let file = create_memory_file(NAME, size)?;
         let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
             .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
-        Ok(Self { first, file, memory, told: BTreeSet::new() })
+        Ok(Self { first, file, memory, mapped: BTreeSet::new() })
     }
 
     pub(in crate::register) fn memory(&self) -> &Mapping {
@@ -56,29 +56,29 @@ impl HostBacked {
     }
 
     /// Tells the card of the granules of `[from, to)`.
-    pub(in crate::register) fn tell(
+    pub(in crate::register) fn map_for_dma(
         &mut self,
         function: &dyn PciFunction,
         from: u64,
         to: u64,
     ) -> Result<(), GpuError> {
         for offset in (from / GRANULE..to.div_ceil(GRANULE)).map(|index| index.saturating_mul(GRANULE)) {
-            if self.told.contains(&offset) {
+            if self.mapped.contains(&offset) {
                 continue;
             }
             let backing = Some(DmaBacking { fd: self.file.try_clone()?, offset });
             let iova = self.iova(offset).0;
             function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing, owner: None })?;
-            self.told.insert(offset);
+            self.mapped.insert(offset);
         }
         Ok(())
     }
 
     /// Takes the granules that begin in `[from, to)` from the card.
     pub(super) fn forget(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
-        for offset in self.told.range(from..to).copied().collect::<Vec<_>>() {
+        for offset in self.mapped.range(from..to).copied().collect::<Vec<_>>() {
             function.dma_unmap(self.iova(offset).0, GRANULE)?;
-            self.told.remove(&offset);
+            self.mapped.remove(&offset);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
 use super::super::idle::Activity;
 use super::super::registers::Registers;
-use super::windows::PRAMIN;
+use super::config::PRAMIN;
 use super::{Gf100Function, locked};
 use gpuvmk_backend::{EngineBackend, EngineStatus, FlushScope};
 use gpuvmk_chip::gf100::engines::ENGINES;
@@ -40,13 +40,13 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             for lane in lanes(offset, rest.len()) {
                 let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
                 if Registers::shows_non_stall(lane.reg) {
-                    self.interest_tracker.bring(&*self.backend);
+                    self.interest_tracker.deliver(&*self.backend);
                 }
                 let (result, notice) = {
                     let mut units = self.face.peek();
                     (units.read(lane.reg, self.face.clock()), units.take_notice())
                 };
-                tell_unlisted(notice);
+                log_unlisted(notice);
                 lane.store(self.resolve(result), part);
                 rest = later;
             }
@@ -93,14 +93,14 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             if Registers::steers_interrupts(lane.reg) {
-                self.interest_tracker.bring(&*self.backend);
+                self.interest_tracker.deliver(&*self.backend);
             }
             let notice = {
                 let mut units = self.face.lock();
                 units.write(lane.reg, lane.word(part), self.face.clock(), &mut effects);
                 units.take_notice()
             };
-            tell_unlisted(notice);
+            log_unlisted(notice);
             for effect in effects.drain(..) {
                 self.perform(effect, &order);
             }
@@ -142,8 +142,8 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 self.face.runlist_done();
             }
             Effect::Preempt(channel) => self.backend.preempt_channel(channel),
-            Effect::TellInterest => {
-                self.interest_tracker.tell(&*self.backend, || self.face.peek().interest());
+            Effect::UpdateInterest => {
+                self.interest_tracker.update(&*self.backend, || self.face.peek().interest());
             }
             Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
             Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
@@ -212,7 +212,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 }
 
 /// Logs once that a driver uses registers that no table lists.
-fn tell_unlisted(notice: Option<Reg>) {
+fn log_unlisted(notice: Option<Reg>) {
     if let Some(Reg(offset)) = notice {
         log::info!(
             "The driver uses registers that no table lists, first {offset:#08x}: they are plain storage"

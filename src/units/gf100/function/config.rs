@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
@@ -10,6 +11,8 @@ use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
 /// Bytes of BAR0, the registers.
 const BAR0_SIZE: u64 = 16 << 20;
+/// The moving VRAM window in BAR0.
+pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
 /// Bytes of BAR1.
 pub(super) const BAR1_SIZE: u64 = 128 << 20;
 /// Bytes of BAR3.

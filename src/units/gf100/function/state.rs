@@ -41,7 +41,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// guest's processors stand still, and the front end has finished their accesses.
     pub fn state(&self) -> Gf100State {
         let order = locked(&self.order);
-        self.interest_tracker.bring(&*self.backend);
+        self.interest_tracker.deliver(&*self.backend);
         let activity = self.activity();
         let (bar1, bar3) = (locked(&self.bar1), locked(&self.bar3));
         let units = self.face.peek();
@@ -96,7 +96,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let function = Self::connected(backend, config, face, tables.map(Window::new));
         function.tell_changed(WindowId::Bar3);
         let order = locked(&function.order);
-        function.perform(Effect::TellInterest, &order);
+        function.perform(Effect::UpdateInterest, &order);
         function.perform(Effect::AlarmChanged, &order);
         drop(order);
         Ok(function)

@@ -4,22 +4,18 @@ use std::sync::Mutex;
 
 use super::super::effect::WindowId;
 use super::super::pbus::window_start;
-use super::config::BAR1_SIZE;
+use super::config::{BAR1_SIZE, PRAMIN};
 use super::{Gf100Function, locked};
 use crate::direct_windows::{moving_run, show_runs};
 use gpuvmk_backend::{EngineBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::gf100::{CHANNELS, ramin};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
 use gpuvmk_pci::{DirectWindow, Region, SharedMemory};
-
-/// The moving VRAM window in BAR0.
-pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
 
 /// The back's memory, as page walks see it.
 pub(super) struct Memory<'a, B: ?Sized>(&'a B);

@@ -199,7 +199,7 @@ impl Pfifo {
             NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
             NV_PFIFO_INTR_EN_0 => {
                 self.interrupt_enable = word.merge(self.interrupt_enable);
-                effects.push(Effect::TellInterest);
+                effects.push(Effect::UpdateInterest);
             }
             NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & NV_PFIFO_ENABLE::ENABLE.mask(),
             NV_PFIFO_PBDMA_ENABLE => {
@@ -214,7 +214,7 @@ impl Pfifo {
             }
             NV_PFIFO_INTR_ENGINE_EN => {
                 self.engine_event_enable = word.merge(self.engine_event_enable);
-                effects.push(Effect::TellInterest);
+                effects.push(Effect::UpdateInterest);
             }
             NV_PFIFO_SCHED_DISABLE => {
                 let before = self.sched_disable != 0;

@@ -82,7 +82,7 @@ impl<B: GspBackend> Core<B> {
     /// back has held back are delivered before.
     pub fn freeze(&self, back: &B) -> Frozen<'_, B> {
         let processor = locked(&self.processor);
-        self.interest_tracker.bring(back);
+        self.interest_tracker.deliver(back);
         let (bar1, bar2) = (locked(&self.bar1), locked(&self.bar2));
         Frozen { processor, bar1, bar2, units: self.face.lock(), stops: locked(&self.stops) }
     }
