@@ -98,7 +98,7 @@ pub struct Notifications {
     ring: Arc<SharedWords>,
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// There may be events.

@@ -38,7 +38,7 @@ pub trait World: Send + Sync + 'static {
     /// wrong, in words.
     fn judge(&self, stuck: &[usize]) -> Option<String>;
 
-    /// Whether accesses to the shared word at `index` are steps.
+    /// True if accesses to the shared word at `index` are steps.
     fn is_shared(&self, index: usize) -> bool {
         let _ = index;
         true
@@ -48,7 +48,7 @@ pub trait World: Send + Sync + 'static {
 /// As many interruptions as there can be.
 pub const ALL: u32 = u32::MAX;
 
-/// What a thread does.
+/// The program of a thread.
 pub type Program<W> = fn(&Arc<W>);
 
 /// One thread as its run sees it.

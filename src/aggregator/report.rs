@@ -88,13 +88,13 @@ pub fn millis() -> u32 {
 pub struct Usage {
     /// The limit; 0 where there is none.
     pub limit: u32,
-    /// What is used.
+    /// The used amount.
     pub used: u32,
     /// Times that the limit was met.
     pub hits: u32,
 }
 
-/// What a backend says.
+/// A backend's report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Fail-safe state, if it is in it.

@@ -13,12 +13,12 @@ pub enum ScrubPolicy {
 }
 
 impl ScrubPolicy {
-    /// Whether a partition is zeroed when its VM leaves.
+    /// True if a partition is zeroed when its VM leaves.
     pub const fn at_release(self) -> bool {
         matches!(self, Self::Release | Self::Both)
     }
 
-    /// Whether a partition is zeroed before a VM gets it.
+    /// True if a partition is zeroed before a VM gets it.
     pub const fn at_attach(self) -> bool {
         matches!(self, Self::Attach | Self::Both)
     }

@@ -12,7 +12,7 @@ use rustix::net::{
 /// Most files in one datagram (the kernel's limit is 253).
 pub const MAX_FILES: usize = 250;
 
-/// What was received.
+/// A received datagram.
 #[derive(Debug)]
 pub enum Received {
     /// A datagram of so many bytes.
@@ -28,7 +28,7 @@ pub enum Received {
 pub enum Next {
     /// A datagram, with files or without; no bytes are the other side's end.
     Datagram {
-        /// Whether files come with it.
+        /// True if files come with it.
         files: bool,
     },
     /// Nothing.

@@ -11,7 +11,7 @@ use gpuvmk_control_client::{StepTable, StepTimes};
 /// slice, and a long time.
 const OVER: [u64; 3] = [20_000, 200_000, 2_000_000];
 
-/// What the thread does.
+/// A kind of the thread's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Takes the doorbells of all tenants that are awake.

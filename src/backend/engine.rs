@@ -61,7 +61,7 @@ pub trait EngineBackend: Backend {
     /// Resets engines through their PMC_ENABLE bits: work in flight is dropped.
     fn reset_engines(&self, engines: EngineSet);
 
-    /// What `engine` does now.
+    /// State of `engine`.
     fn engine_status(&self, engine: Engine) -> EngineStatus;
 
     /// Busy time of `engine` since the start, including work under way. Always zero where the load of others

@@ -8,7 +8,7 @@ use super::reader::TableReader;
 /// Largest configuration file that is read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// Whether a text that may be wrong in many ways names a key.
+/// True if a text that may be wrong in many ways names a key.
 pub(super) fn has(text: &str, key: &str) -> bool {
     toml::de::DeTable::parse_recoverable(text).0.get_ref().contains_key(key)
 }

@@ -28,7 +28,7 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(files)
 }
 
-/// Whether a file's name is one of a configuration file.
+/// True if a file's name is one of a configuration file.
 fn is_meant(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     path.extension().is_some_and(|ending| ending == "toml")

@@ -10,9 +10,9 @@ pub struct Mistake {
     pub line: usize,
     /// Key with the tables around it, such as `socket.mode`; empty for a syntax error.
     pub key: String,
-    /// What is wrong.
+    /// The mistake.
     pub problem: String,
-    /// What is allowed instead.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -46,7 +46,7 @@ pub enum ConfigError {
     Unreadable {
         /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },

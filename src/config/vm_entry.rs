@@ -32,7 +32,7 @@ pub(super) fn read(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Opti
     sound.then_some(present.then_some(entries))
 }
 
-/// Whether nothing of an entry is another's.
+/// True if nothing of an entry is another's.
 fn differs(reader: &mut TableReader<'_, '_>, others: &[VmEntry], entry: &VmEntry) -> bool {
     if others.iter().any(|other| other.name == entry.name) {
         reader.reject("name", format!("\"{}\" has a section already", entry.name), "one section for each VM");

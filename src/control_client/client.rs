@@ -25,7 +25,7 @@ pub enum ControlError {
     Connect {
         /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection broke, or the aggregator did not answer in time.
@@ -33,7 +33,7 @@ pub enum ControlError {
     Silent {
         /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The aggregator ended the connection.

@@ -16,7 +16,7 @@ pub struct TenantStatus {
     pub pid: Option<i32>,
     /// User of its device backend.
     pub uid: u32,
-    /// Whether the name is more than the back end's word: the GPU's file, or the aggregator's own user, says
+    /// True if the name is more than the back end's word: the GPU's file, or the aggregator's own user, says
     /// whose it is.
     pub vouched: bool,
     /// `preparing`, `active`, `resetting`, `leaving` or `withheld`.
@@ -42,7 +42,7 @@ pub struct TenantStatus {
     /// Time in which it had work that was not done, in milliseconds: what it used, and what it waited for
     /// others.
     pub wanting_ms: u64,
-    /// What it was granted.
+    /// Its granted share.
     pub share: Option<ShareStatus>,
     /// Its use and waits, by engine.
     pub engines: Vec<EngineStatus>,

@@ -19,7 +19,7 @@ use gpuvmk_chip::{Chip, Engine, EngineSet};
 /// Binds an object to a subchannel; the same on every chip.
 const SET_OBJECT: u16 = host::SET_OBJECT;
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiedBytes {
     /// Bytes written by copies, by engine in the order of [`Engine::ALL`].

@@ -4,7 +4,7 @@
 
 use gpuvmk_pci::{AccessError, PciFunction, Region, RegionKind};
 
-/// Whether accesses to a region of this kind are cut.
+/// True if accesses to a region of this kind are cut.
 pub const fn is_cut(kind: RegionKind) -> bool {
     match kind {
         RegionKind::Config | RegionKind::Rom | RegionKind::Absent => false,

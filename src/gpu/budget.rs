@@ -77,7 +77,7 @@ impl Budget {
         self.spent
     }
 
-    /// Whether it was used up when the clock was last looked at.
+    /// True if it was used up when the clock was last looked at.
     pub const fn is_spent(&self) -> bool {
         self.spent
     }

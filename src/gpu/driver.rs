@@ -20,7 +20,7 @@ use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 /// No method has a default, so a wrapper must decide about each. [`GpuDriverExt`](super::GpuDriverExt) has
 /// the long methods for callers that may wait: they return when the work is done.
 pub trait GpuDriver: Scrubber + Send {
-    /// What it offers.
+    /// Properties and capacities of the GPU.
     fn info(&self) -> &GpuInfo;
 
     /// File descriptors that show a range of VRAM, for a tenant's backend to map: the same memory at each

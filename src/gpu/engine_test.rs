@@ -49,7 +49,7 @@ pub struct EngineTests {
 }
 
 impl EngineTests {
-    /// Whether each engine works, and none reaches what it must not.
+    /// True if each engine works, and none reaches what it must not.
     pub fn passed(&self) -> bool {
         let works = !self.tried.is_empty() && self.tried.iter().all(|test| test.failures.is_empty());
         works && self.stray_dma_stopped != Some(false)

@@ -42,7 +42,7 @@ pub enum GpuError {
     /// Hardware did not answer in time.
     #[error("The physical GPU did not finish {what} within {millis} ms")]
     Timeout {
-        /// What was waited for.
+        /// The operation that was waited for.
         what: &'static str,
         /// The time limit, in milliseconds.
         millis: u64,

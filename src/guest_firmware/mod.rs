@@ -43,7 +43,7 @@ pub struct FirmwareFile {
 pub struct WriteError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }

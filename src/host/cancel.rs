@@ -21,7 +21,7 @@ struct Shared {
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Option<Arc<Shared>>);
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// The descriptor is ready, or its other side is gone.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use log::{Level, Record};
 
-/// Whether standard error is the journal's, by `JOURNAL_STREAM` (systemd.exec(5)): device and inode of the
+/// True if standard error is the journal's, by `JOURNAL_STREAM` (systemd.exec(5)): device and inode of the
 /// stream. A process whose standard error was sent elsewhere has the variable, too.
 pub fn is_there() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };

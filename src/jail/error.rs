@@ -10,7 +10,7 @@ pub enum JailError {
     System {
         /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -56,7 +56,7 @@ pub fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// What the kernel enforces.
+/// The confinement that the kernel enforces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Confinement {
     /// All.

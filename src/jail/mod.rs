@@ -50,7 +50,7 @@ pub struct Allowance {
     pub descriptors: Option<u64>,
     /// Bytes of private memory; `None`: as many as its manager allows.
     pub memory: Option<u64>,
-    /// What it drives.
+    /// The hardware that it drives.
     pub drives: Drives,
 }
 

@@ -48,7 +48,7 @@ impl Test {
 pub struct Condition {
     /// Which argument, from 0.
     pub argument: u8,
-    /// What it must be.
+    /// The condition of its value.
     pub test: Test,
 }
 

@@ -80,7 +80,7 @@ pub enum RegionKind {
 /// Size and kind of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// What it is.
+    /// Its kind.
     pub kind: RegionKind,
     /// Bytes; 0 for an absent region.
     pub size: u64,
@@ -151,7 +151,7 @@ pub enum DmaError {
         iova: u64,
         /// Size in bytes.
         size: u64,
-        /// What is allowed.
+        /// The allowed values.
         why: &'static str,
     },
     /// No such mapping.
@@ -172,7 +172,7 @@ pub enum DmaError {
         iova: u64,
         /// Size in bytes.
         size: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -364,7 +364,7 @@ pub trait DirectMap: Send + Sync {
     /// one that the guest made while it was named, and that came too late.
     fn coalescable_writes(&self) -> Vec<CoalescableWrite>;
 
-    /// Whether the guest need not wait for the end of a write of `size` bytes. It must not be able to tell
+    /// True if the guest need not wait for the end of a write of `size` bytes. It must not be able to tell
     /// whether the write has been carried out, unless by another access to this function. A doorbell is such
     /// a write.
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool;

@@ -52,7 +52,7 @@ pub(super) struct Channel {
     pub vm: TenantId,
     /// Engines that it has contexts for.
     pub engines: EngineSet,
-    /// Whose list it is on.
+    /// The engine whose list it is on.
     pub engine: Engine,
     pub gp_put: u32,
     /// Entries of its ring less one.

@@ -66,7 +66,7 @@ impl List {
         }
     }
 
-    /// Whether that was since the last decision.
+    /// True if that was since the last decision.
     pub fn woke(&self, vm: TenantId) -> bool {
         self.ready.get(&vm).is_some_and(|ready| ready.woke)
     }

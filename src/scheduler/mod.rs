@@ -441,7 +441,7 @@ impl Scheduler {
         Some(state.may_run())
     }
 
-    /// Whether what hardware tells now may be of a channel: it could run no longer than `before` ago, or was
+    /// True if what hardware tells now may be of a channel: it could run no longer than `before` ago, or was
     /// seen to be done since [`Self::heard`].
     pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
         self.channels.get(&channel).is_some_and(|state| {

@@ -31,7 +31,7 @@ pub type Seen = (Engine, HostChannel);
 pub struct SampledTime {
     /// Length of the time.
     pub length: Duration,
-    /// What engines ran.
+    /// The channels that engines ran.
     pub seen: Vec<Seen>,
 }
 

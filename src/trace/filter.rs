@@ -12,7 +12,7 @@ use super::event::{Access, Event, Kind, Place};
 use gpuvmk_chip::register_sets::RegisterSet;
 use gpuvmk_pci::Region;
 
-/// What is wanted.
+/// The conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Kinds, by bit; empty: all.
@@ -28,9 +28,9 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{word}' is no filter: {allowed}")]
 pub struct FilterError {
-    /// What was said.
+    /// The text that is wrong.
     pub word: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 

@@ -21,7 +21,7 @@ pub enum TraceError {
     Invalid {
         /// Where in the file.
         offset: u64,
-        /// What is wrong.
+        /// The mistake.
         what: &'static str,
     },
     /// The file ends inside a block; every whole entry before that was read.
@@ -78,7 +78,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { source, header, offset, block: Vec::new(), decoder, left: 0, cut: false, ended: false })
     }
 
-    /// What the head says.
+    /// The trace's head.
     pub const fn header(&self) -> &Header {
         &self.header
     }

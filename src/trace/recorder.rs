@@ -150,7 +150,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// What is wanted.
+    /// The conditions.
     pub const fn filter(&self) -> &Filter {
         &self.filter
     }

@@ -70,7 +70,7 @@ impl Source {
         Ok(Self { reader, damage })
     }
 
-    /// What its head says.
+    /// The trace's head.
     pub const fn header(&self) -> &Header {
         self.reader.header()
     }

@@ -48,7 +48,7 @@ pub struct Phase {
     units: HashMap<&'static str, u64>,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug)]
 pub struct Statistics {
     /// Number of entries.

@@ -18,7 +18,7 @@ use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 use gpuvmk_units::gsp_face::hal::GH100;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
 
-/// What the guest sees.
+/// The register face that the guest sees.
 #[derive(Debug)]
 pub enum FaceConfig {
     /// A GF100.
@@ -40,9 +40,9 @@ impl FaceConfig {
 /// Settings of a vGPU, besides its grant.
 #[derive(Debug)]
 pub struct VgpuConfig {
-    /// What the guest sees.
+    /// The register face that the guest sees.
     pub face: FaceConfig,
-    /// What stands behind it.
+    /// The mediator behind it.
     pub mediator: MediatorConfig,
 }
 

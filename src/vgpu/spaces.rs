@@ -88,7 +88,7 @@ impl<F: MmuFormat + Default> Spaces<F> {
         self.spaces.len()
     }
 
-    /// What the walks use.
+    /// The budget of all walks.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }

@@ -23,7 +23,7 @@ pub enum BootError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -32,7 +32,7 @@ pub enum BootError {
     Kernel {
         /// Path of the file.
         path: PathBuf,
-        /// What is the matter.
+        /// The problem.
         why: String,
     },
     /// The initramfs does not fit.
@@ -93,7 +93,7 @@ impl BootFile {
     }
 }
 
-/// What is booted.
+/// The files to boot.
 #[derive(Clone, Debug)]
 pub(super) struct Image<'a> {
     pub(super) kernel: &'a BootFile,

@@ -23,9 +23,9 @@ pub struct Parameter {
     pub name: &'static str,
     /// JSON Schema of its value, as text.
     pub schema: &'static str,
-    /// Whether it must be there.
+    /// True if it must be there.
     pub required: bool,
-    /// What it is.
+    /// Its description.
     pub doc: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub struct Parameter {
 pub struct Method {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its effect.
     pub doc: &'static str,
     /// Its parameters, by name.
     pub parameters: &'static [Parameter],
@@ -217,7 +217,7 @@ struct VmSettings {
     settings: Vec<String>,
 }
 
-/// Whether a method changes something.
+/// True if a method changes something.
 pub fn changes(method: &str) -> bool {
     !matches!(method, "rpc.discover" | "status" | "version" | "vm.show")
 }

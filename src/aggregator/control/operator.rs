@@ -42,7 +42,7 @@ impl Operator {
         &self.socket
     }
 
-    /// Who it is.
+    /// The process at the other end.
     pub(super) fn peer(&self) -> Credentials {
         self.peer
     }

@@ -39,7 +39,7 @@ pub struct Admitted {
     pub tenant: TenantId,
     /// False while its partition is being zeroed: [`super::output::Output::Ready`] follows, or a refusal.
     pub ready: bool,
-    /// What it got.
+    /// The grant.
     pub welcome: Welcome,
     /// Doorbells a second.
     pub doorbell_rate: u32,

@@ -23,7 +23,7 @@ const MAX_LISTED: usize = 256;
 pub(super) const NAME_RULE: &str =
     "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
 
-/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file
+/// True if a VM may be called so. A name goes into file names and commands: none is an option, a hidden file
 /// or a folder there.
 pub(super) fn is_name(name: &str) -> bool {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -89,7 +89,7 @@ impl Guest {
 /// A list of VMs, by name.
 pub type GuestList = BTreeMap<String, Guest>;
 
-/// Who may come.
+/// The VMs that may come.
 #[derive(Clone, Debug)]
 pub(super) struct Guests {
     /// `None`: there is no list.
@@ -124,7 +124,7 @@ impl Guests {
         }
     }
 
-    /// Whether the aggregator's own user is there.
+    /// True if the aggregator's own user is there.
     fn is_own(&self, claimant: &Claimant) -> bool {
         claimant.inside || claimant.uid == self.own
     }

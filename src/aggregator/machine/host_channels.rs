@@ -68,12 +68,12 @@ impl HostChannels {
         self.retiring.iter().filter(|channel| channel.tenant == tenant).count()
     }
 
-    /// Whether a channel on its way off may still use an address space.
+    /// True if a channel on its way off may still use an address space.
     pub fn is_used(&self, space: SpaceHandle) -> bool {
         self.retiring.iter().any(|channel| channel.space == space)
     }
 
-    /// Whether a tenant has channels that are off the hardware, or whose time is up.
+    /// True if a tenant has channels that are off the hardware, or whose time is up.
     pub fn has_retired(&self, tenant: TenantId, now: Duration) -> bool {
         self.position_of_retired(tenant, now).is_some()
     }

@@ -93,12 +93,12 @@ impl Machine {
             || self.is_retiring(tenant)
     }
 
-    /// Whether channels or address spaces of a tenant are on their way.
+    /// True if channels or address spaces of a tenant are on their way.
     fn is_retiring(&self, tenant: TenantId) -> bool {
         self.channels.retiring_of(tenant) > 0 || self.retired_spaces.of(tenant).next().is_some()
     }
 
-    /// Whether work of a tenant has to wait for its part of the thread; [`Machine::next_due`] knows until
+    /// True if work of a tenant has to wait for its part of the thread; [`Machine::next_due`] knows until
     /// when.
     fn is_held(&mut self, id: TenantId, now: Duration) -> bool {
         let until = self.tenants.thread_wait(id, now);

@@ -10,7 +10,7 @@ pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
     u8::try_from(percent.clamp(1, 100)).unwrap_or(100)
 }
 
-/// What is left.
+/// The free resources.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub vram: VramAllocator,

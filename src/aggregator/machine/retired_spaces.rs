@@ -42,7 +42,7 @@ impl RetiredSpaces {
         self.spaces.iter().filter(move |retired| retired.tenant == tenant).map(|retired| retired.space)
     }
 
-    /// Whether engines may still reach something through it.
+    /// True if engines may still reach something through it.
     pub fn is_uncleared(&self, space: SpaceHandle) -> bool {
         self.spaces.iter().any(|retired| retired.space == space && !retired.cleared)
     }

@@ -31,7 +31,7 @@ fn yes_or_no(key: &str, value: &str) -> Result<bool, Rejection> {
 pub struct Order {
     /// Name of the VM; `None` means the GPU.
     pub vm: Option<String>,
-    /// What is to change.
+    /// The changes, `key=value` each.
     pub settings: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub enum EffectiveSettings {
     Vm {
         /// Its name.
         vm: String,
-        /// What it is granted.
+        /// Its granted share.
         share: ShareStatus,
         /// Its work waits until an operator lets it go on.
         paused: bool,
@@ -103,7 +103,7 @@ impl Machine {
         Ok(EffectiveSettings::Vm { vm: name.to_owned(), share: share_status(share), paused })
     }
 
-    /// Whether an operator has paused a VM.
+    /// True if an operator has paused a VM.
     pub(super) fn is_paused(&self, vm: TenantId) -> bool {
         self.scheduler.suspension(vm).contains(Suspension::PAUSE)
     }

@@ -38,7 +38,7 @@ pub struct Machine {
     pub(super) tenants: Tenants,
     /// Free resources.
     pub(super) resources: Resources,
-    /// Who may come.
+    /// The VMs that may come.
     pub(super) guests: Guests,
     /// Records of holders, also of those that left.
     pub(super) holder_records: HolderRecords,
@@ -133,7 +133,7 @@ impl Machine {
         self.outbox.take(to);
     }
 
-    /// Whether the physical GPU is gone, and is to be closed then.
+    /// True if the physical GPU is gone, and is to be closed then.
     pub fn is_to_be_closed(&self) -> bool {
         self.hardware.is_lost() && self.hardware.info.close_when_lost
     }

@@ -39,7 +39,7 @@ pub(super) struct TenantLink {
     pub armed: bool,
     /// Its requests are not taken until then.
     pub shut_until: Option<Duration>,
-    /// What it said meanwhile.
+    /// A message that it sent meanwhile.
     pub kept: Option<FromPorter>,
     /// The answer that it gets when its partition is zero.
     pub welcome: Option<Welcoming>,

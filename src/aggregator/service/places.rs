@@ -164,7 +164,7 @@ pub(super) struct Places {
     pub misbehaviours: BTreeMap<u32, Arc<Misbehaviour>>,
 }
 
-/// What a newcomer finds.
+/// The result for a newcomer.
 pub(super) enum Found {
     /// A place.
     Place(Arc<Misbehaviour>),

@@ -200,7 +200,7 @@ impl Porter {
         Ok(found)
     }
 
-    /// Whether a datagram, or the other side's end, can be received now.
+    /// True if a datagram, or the other side's end, can be received now.
     fn has_datagram(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut fds, Some(&Timespec::default())) {

@@ -39,7 +39,7 @@ impl ThreadAccount {
         }
     }
 
-    /// Whether its tenant wants the thread, or did lately.
+    /// True if its tenant wants the thread, or did lately.
     pub fn is_wanted(&self, now: Duration) -> bool {
         self.wanted.is_some_and(|wanted| now.saturating_sub(wanted) < CONTENTION)
     }

@@ -63,7 +63,7 @@ impl RegionWatcher for Watch {
 /// How much of a function needs no exit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortcutCounts {
-    /// What is mapped.
+    /// The present mappings.
     pub windows: WindowCounts,
     /// Doorbells that KVM signalled.
     pub doorbells: u64,

@@ -10,9 +10,9 @@ pub enum KvmError {
     /// A call of KVM failed.
     #[error("KVM: {step} failed")]
     Call {
-        /// What was asked for.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -39,7 +39,7 @@ pub enum KvmError {
         base: u64,
         /// Addresses.
         size: u64,
-        /// What is the matter.
+        /// The problem.
         why: String,
     },
     /// A function does not take the guest's memory.
@@ -48,9 +48,9 @@ pub enum KvmError {
     /// A file descriptor could not be had.
     #[error("{step} failed")]
     System {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -80,7 +80,7 @@ impl Machine {
         &self.ram
     }
 
-    /// Who answers accesses.
+    /// The buses with their devices.
     pub fn buses(&self) -> &Arc<Buses> {
         &self.buses
     }

@@ -24,9 +24,9 @@ pub(super) enum Refusal {
         command: u16,
         /// Field.
         field: &'static str,
-        /// What it held.
+        /// The value that it held.
         value: u64,
-        /// What it may hold.
+        /// The values that it may hold.
         allowed: &'static str,
     },
     /// The message brings a wrong number of descriptors, or more than arrived here.
@@ -75,7 +75,7 @@ pub(super) enum Refusal {
     Order {
         /// Command number of the protocol.
         command: u16,
-        /// What was expected.
+        /// The rule that was broken.
         rule: &'static str,
     },
     /// The function refused an access.

@@ -25,9 +25,9 @@ pub mod command {
     pub const DMA_MAP: u16 = 2;
     /// Client memory goes.
     pub const DMA_UNMAP: u16 = 3;
-    /// What the device is.
+    /// Information about the device.
     pub const DEVICE_GET_INFO: u16 = 4;
-    /// What a region is.
+    /// Information about a region.
     pub const DEVICE_GET_REGION_INFO: u16 = 5;
     /// Descriptors that stand for parts of a region.
     pub const DEVICE_GET_REGION_IO_FDS: u16 = 6;
@@ -237,7 +237,7 @@ pub struct DmaUnmap {
     pub size: u64,
 }
 
-/// What the device is.
+/// Information about the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DeviceInfo {
@@ -251,7 +251,7 @@ pub struct DeviceInfo {
     pub num_irqs: u32,
 }
 
-/// What a region is.
+/// Information about a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RegionInfo {

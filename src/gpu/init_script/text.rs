@@ -23,7 +23,7 @@ use gpuvmk_chip::registers::Reg;
 
 /// The first line; the number changes when old programs would misread the file.
 const MAGIC: &str = "gpuvmk-init 1";
-/// What the head says.
+/// The trace's head.
 const HEAD: [&str; 4] = ["boot_0", "device", "units", VBIOS];
 /// The key of the head that a file may lack.
 const VBIOS: &str = "vbios";
@@ -131,7 +131,7 @@ fn section(name: &str) -> Result<Section, String> {
     found.ok_or_else(|| format!("there is no part {name}; there are {}", names.join(", ")))
 }
 
-/// Whether the rules put a register into this part.
+/// True if the rules put a register into this part.
 fn belongs(offset: u32, section: Section) -> bool {
     match rule(offset) {
         Rule::Keep(own) => own == section,

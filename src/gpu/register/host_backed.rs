@@ -46,7 +46,7 @@ impl HostBackedVram {
         Iova(iova(self.end).0.next_multiple_of(1 << 32))
     }
 
-    /// Whether an address is tenants', and not the host's own VRAM, which is the card's.
+    /// True if an address is tenants', and not the host's own VRAM, which is the card's.
     pub(super) fn hold(&self, at: HostVram) -> bool {
         (self.start..self.end).contains(&at.0)
     }

@@ -31,7 +31,7 @@ const TIMESLICE_MICROS: u64 = 1000;
 /// How long a look at a preemption may take, in microseconds.
 const LOOK_MICROS: u32 = 50;
 
-/// What a channel needs.
+/// The parameters of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct NewChannel {
     /// Address space.
@@ -205,7 +205,7 @@ impl RmChannel {
         device.client.control(self.group, &mut GroupPreempt::default())
     }
 
-    /// Whether it has left: the same call again, with as little patience as can be.
+    /// True if it has left: the same call again, with as little patience as can be.
     ///
     /// # Errors
     /// The driver refuses.

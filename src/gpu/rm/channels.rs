@@ -100,7 +100,7 @@ struct Leaving {
     wait: u64,
 }
 
-/// What became of preemptions.
+/// Results of preemptions.
 #[derive(Debug, Default)]
 pub struct Preemptions {
     /// Channels that are off.

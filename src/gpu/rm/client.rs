@@ -197,7 +197,7 @@ impl Client {
             .map_err(|error| RmError::new(C::NAME, error))
     }
 
-    /// Whether the driver itself has an object of that handle.
+    /// True if the driver itself has an object of that handle.
     ///
     /// # Errors
     /// The driver refuses to say.

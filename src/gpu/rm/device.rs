@@ -41,7 +41,7 @@ pub struct CopyEngine {
     pub units: u32,
 }
 
-/// What a GPU is.
+/// Facts about a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// PCI address of the function.

@@ -171,7 +171,7 @@ impl RmDriver {
         })
     }
 
-    /// What the GPU is.
+    /// Facts about the GPU.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }

@@ -11,7 +11,7 @@ pub enum RmError {
     /// It answered with a status.
     #[error("The NVIDIA driver refuses {call}: {status}")]
     Refused {
-        /// What was asked.
+        /// The call that was made.
         call: String,
         /// Its answer.
         status: RmStatus,
@@ -19,9 +19,9 @@ pub enum RmError {
     /// The system call failed.
     #[error("The NVIDIA driver cannot be asked for {call}")]
     System {
-        /// What was asked.
+        /// The call that was made.
         call: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

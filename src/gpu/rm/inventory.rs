@@ -75,12 +75,12 @@ impl Verdict {
     }
 }
 
-/// What is there.
+/// GPUs and drivers of a host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Inventory {
     /// Version of the NVIDIA driver, where one is loaded.
     pub nvidia_driver: Option<String>,
-    /// Whether its branch is one that the RM driver knows.
+    /// True if its branch is one that the RM driver knows.
     pub branch_supported: bool,
     /// Branches that the RM driver knows.
     pub supported_branches: Vec<u32>,

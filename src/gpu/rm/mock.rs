@@ -55,7 +55,7 @@ pub struct State {
     pub cards: Vec<CardInfo>,
     /// `NV2080_ENGINE_TYPE` of each engine.
     pub engines: Vec<u32>,
-    /// Whether the GPUs' nodes may not be opened.
+    /// True if the GPUs' nodes may not be opened.
     pub closed: bool,
     pub objects: BTreeMap<Handle, MockObject>,
     /// By address space's reservation and address.

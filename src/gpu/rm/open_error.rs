@@ -48,7 +48,7 @@ pub enum OpenError {
         node: Node,
         /// Id of the effective user.
         uid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -71,7 +71,7 @@ pub enum OpenError {
     Privileges {
         /// Wanted.
         uid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -87,9 +87,9 @@ pub enum OpenError {
          file)"
     )]
     UnknownGpu {
-        /// What was asked for.
+        /// The name or address that was asked for.
         wanted: String,
-        /// What there is.
+        /// The GPUs that there are, in words.
         present: String,
         /// The driver that has the wanted GPU, in words.
         elsewhere: String,
@@ -99,7 +99,7 @@ pub enum OpenError {
         "The NVIDIA driver has several GPUs: {present}. Name one by its PCI address (`device` in a GPU's file)"
     )]
     SeveralGpus {
-        /// What there is.
+        /// The GPUs that there are, in words.
         present: String,
     },
     /// A GPU that serves none of our vGPUs.
@@ -113,7 +113,7 @@ pub enum OpenError {
         name: String,
         /// PCI address of the function.
         address: String,
-        /// What it is.
+        /// Its architecture.
         architecture: String,
     },
     /// Another aggregator's.

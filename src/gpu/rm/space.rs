@@ -136,12 +136,12 @@ impl Space {
         Ok(Progress::Done)
     }
 
-    /// What it holds.
+    /// Its pages, and the host memory that they cost.
     pub fn usage(&self) -> SpaceUsage {
         self.runs.usage()
     }
 
-    /// Whether a run points into a range of VRAM.
+    /// True if a run points into a range of VRAM.
     pub fn uses_vram(&self, start: HostVram, size: u64) -> bool {
         let end = start.0.saturating_add(size);
         self.runs.runs().any(|run| match run.target {

@@ -219,7 +219,7 @@ impl SystemMemory {
         }
     }
 
-    /// Whether anything is mapped from the ranges that begin here.
+    /// True if anything is mapped from the ranges that begin here.
     pub fn is_mapped(&self, iova: Iova, size: u64) -> bool {
         let end = iova.0.saturating_add(size);
         // For a range that is removed in part, the mappings from that part are not known.
@@ -340,14 +340,14 @@ impl SystemMemory {
         }
     }
 
-    /// Whether a range shows a part of a piece.
+    /// True if a range shows a part of a piece.
     fn is_shown(&self, (id, index): Key) -> bool {
         let Some(file) = self.files.get(&id) else { return false };
         let ranges = file.ranges.iter().filter_map(|start| self.ranges.get(start)?.pieces());
         ranges.into_iter().any(|(_, span)| span.contains(&index))
     }
 
-    /// Whether the pinner is at a piece that a withdrawn range showed and no other shows.
+    /// True if the pinner is at a piece that a withdrawn range showed and no other shows.
     fn is_being_freed(&self, start: u64) -> bool {
         let Some((id, span)) = self.withdrawn.get(&start).and_then(|withdrawn| withdrawn.pieces.clone())
         else {

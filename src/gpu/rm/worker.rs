@@ -367,7 +367,7 @@ impl Worker {
         Ok(self.sequence)
     }
 
-    /// Whether a place's commands have ended.
+    /// True if a place's commands have ended.
     fn has_ended(&mut self, place: usize, sequence: u32, began: Instant) -> Result<bool, GpuError> {
         if self.system.read_u32(semaphore_of(place)).map_err(internal)? == sequence {
             self.progress = Instant::now();

@@ -78,7 +78,7 @@ pub(super) struct Piece {
     pub(super) seen: u64,
     /// Where `sequence` is written at the end.
     pub(super) semaphore: u64,
-    /// What is written there.
+    /// The value that is written there.
     pub(super) sequence: u32,
 }
 

@@ -170,7 +170,7 @@ impl EngineScrub {
         untouched
     }
 
-    /// Whether a range is tenants' memory.
+    /// True if a range is tenants' memory.
     fn is_of_tenants(&self, start: HostVram, size: u64) -> bool {
         let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
         start >= self.info.tenant_vram && start.checked_add(size).is_some_and(|last| Some(last) <= end)

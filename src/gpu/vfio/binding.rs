@@ -53,7 +53,7 @@ pub enum BindingError {
         word: String,
         /// The file to write to.
         file: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -62,9 +62,9 @@ pub enum BindingError {
     Elsewhere {
         /// PCI address of the function.
         address: String,
-        /// Whose it is.
+        /// The driver that has it.
         driver: Option<String>,
-        /// Whose it was to be.
+        /// The driver that it should have.
         wanted: String,
     },
     /// It cannot be looked at.

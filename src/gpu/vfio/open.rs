@@ -44,7 +44,7 @@ pub enum OpenError {
     NotBound {
         /// PCI address of the function.
         address: PciAddress,
-        /// Whose it is.
+        /// The driver that has it.
         driver: String,
     },
     /// Something keeps it from being taken.
@@ -82,9 +82,9 @@ pub enum OpenError {
     SetUp {
         /// PCI address of the function.
         address: PciAddress,
-        /// What was done.
+        /// The operation that failed.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

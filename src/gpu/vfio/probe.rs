@@ -31,7 +31,7 @@ pub struct Findings {
     pub chip_number: String,
     /// The chip, if it is one that this program knows.
     pub chip: Option<&'static str>,
-    /// Whether anything has initialised it: NV_PMC_ENABLE is not as after a reset.
+    /// True if anything has initialised it: NV_PMC_ENABLE is not as after a reset.
     pub initialised: bool,
     /// Regions that it has.
     pub regions: Vec<RegionFinding>,
@@ -39,7 +39,7 @@ pub struct Findings {
     pub reset_methods: Option<Vec<String>>,
     /// How it was reset.
     pub reset: ResetMethod,
-    /// Whether a message (MSI) that the kernel was asked to send came here.
+    /// True if a message (MSI) that the kernel was asked to send came here.
     pub interrupt: bool,
     /// Bytes that this process may lock for the card; absent if as many as it likes.
     pub memory_limit: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Whether nothing speaks against the card.
+    /// True if nothing speaks against the card.
     pub fn good(&self) -> bool {
         self.interrupt && self.engines.as_ref().is_none_or(EngineTests::passed)
     }
@@ -61,7 +61,7 @@ pub struct RegionFinding {
     pub name: String,
     /// Size in bytes.
     pub size: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: &'static str,
 }
 

@@ -119,7 +119,7 @@ impl Reset {
     }
 }
 
-/// Whether the kernel's first choice is worth something; one that does not tell (before Linux 5.15) is
+/// True if the kernel's first choice is worth something; one that does not tell (before Linux 5.15) is
 /// believed.
 fn is_thorough(methods: Option<&[String]>) -> bool {
     methods.is_none_or(|methods| methods.first().is_some_and(|first| THOROUGH.contains(&&**first)))

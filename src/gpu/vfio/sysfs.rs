@@ -59,7 +59,7 @@ pub struct PciDevice {
     pub driver: Option<String>,
     /// The only driver that may bind it, if one was set.
     pub driver_override: Option<String>,
-    /// Whether the firmware shows its messages on it.
+    /// True if the firmware shows its messages on it.
     pub boot_display: bool,
     /// How the kernel would reset it, best first; absent where the kernel does not tell (before Linux 5.15).
     pub reset_methods: Option<Vec<String>>,
@@ -67,7 +67,7 @@ pub struct PciDevice {
     pub group: Option<Group>,
     /// All other functions on its bus.
     pub bus_mates: Vec<Member>,
-    /// Whether a bridge is above that bus, which can reset it.
+    /// True if a bridge is above that bus, which can reset it.
     pub below_bridge: bool,
     /// Its node below `/dev/vfio/devices`, while `vfio-pci` has it and the kernel has that interface.
     pub cdev: Option<String>,
@@ -120,7 +120,7 @@ impl Member {
 }
 
 impl PciDevice {
-    /// Whether it is a display or 3D controller of NVIDIA's.
+    /// True if it is a display or 3D controller of NVIDIA's.
     pub fn is_nvidia_gpu(&self) -> bool {
         self.vendor == NVIDIA && self.class >> 16 == CLASS_DISPLAY
     }
@@ -130,7 +130,7 @@ impl PciDevice {
         self.bus_mates.iter().filter(|mate| !mate.is_bridge() && self.is_sibling(&mate.address))
     }
 
-    /// Whether an address is that of another function of this card.
+    /// True if an address is that of another function of this card.
     pub fn is_sibling(&self, address: &str) -> bool {
         let slot = |address: PciAddress| (address.domain, address.bus, address.device);
         let other: Option<PciAddress> = address.parse().ok();
@@ -224,7 +224,7 @@ impl Sysfs {
     }
 }
 
-/// Whether the folder that a function's link leads to is in a bridge's.
+/// True if the folder that a function's link leads to is in a bridge's.
 fn below_bridge(folder: &Path) -> bool {
     let place = fs::canonicalize(folder).unwrap_or_default();
     let above = place.parent().and_then(Path::file_name).and_then(|name| name.to_str());

@@ -59,9 +59,9 @@ pub enum BadVbios {
     /// Another card's.
     #[error("it is the VBIOS of PCI device {found}, and the card is {wanted}")]
     OtherCard {
-        /// Whose it is.
+        /// The card that it is of.
         found: String,
-        /// Whose it should be.
+        /// The card that it should be of.
         wanted: String,
     },
 }

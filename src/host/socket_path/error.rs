@@ -25,7 +25,7 @@ pub enum BindError {
     Occupied {
         /// Its path.
         path: PathBuf,
-        /// What is there.
+        /// The kind of file that is there.
         what: &'static str,
     },
     /// The socket of a server that is gone, of another user: whether it may go is not ours to say.
@@ -51,11 +51,11 @@ pub enum BindError {
     /// A system call failed.
     #[error("{step} failed for socket {path}", path = .path.display())]
     System {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -3,7 +3,7 @@
 
 use crate::rule::{Rule, Test, rules};
 
-/// Who drives it.
+/// Rules of threads that drive it.
 pub(super) const DRIVES: &[Rule] = rules! {
     SYS_ioctl(1 Test::Field { mask: 0xffff_ff00, value: 0x3b00 })
         rare "needs a card at vfio-pci": "VFIO's calls";

@@ -167,7 +167,7 @@ fn look_up(
     (Err(reason), covered)
 }
 
-/// Whether no small page is mapped where the large one around an address lies.
+/// True if no small page is mapped where the large one around an address lies.
 fn has_no_small(
     table: PhysicalAddress,
     large_pages: LargePages,

@@ -76,7 +76,7 @@ pub enum BuildError {
         bar: usize,
         /// Its size.
         size: u64,
-        /// What is allowed.
+        /// The allowed values.
         why: &'static str,
     },
     /// The kind of region does not fit at that index.
@@ -84,7 +84,7 @@ pub enum BuildError {
     BarKind {
         /// Number of the BAR, 0 to 5.
         bar: usize,
-        /// What was asked for.
+        /// The region's kind.
         kind: RegionKind,
     },
     /// A capability leaves the space behind the header, is unaligned, or overlaps another one.
@@ -94,7 +94,7 @@ pub enum BuildError {
         id: u8,
         /// Offset asked for.
         at: u8,
-        /// What is allowed.
+        /// The allowed values.
         why: &'static str,
     },
 }

@@ -90,7 +90,7 @@ impl FileTable {
         Ok((part, 0))
     }
 
-    /// What is mapped now.
+    /// The present mappings.
     pub(super) fn mappings(&self) -> impl Iterator<Item = Arc<Mapping>> {
         self.whole.values().chain(&self.parts).filter_map(Weak::upgrade)
     }

@@ -12,7 +12,7 @@ pub enum MapError {
         offset: u64,
         /// Size in bytes.
         size: u64,
-        /// What is allowed.
+        /// The allowed values.
         why: &'static str,
     },
     /// The file ends before the claimed range.
@@ -39,7 +39,7 @@ pub enum MapError {
     System {
         /// The system call that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -34,7 +34,7 @@ use gpuvmk_chip::addr::TenantId;
 pub struct VmView {
     /// The VM's number.
     pub vm: TenantId,
-    /// What it was granted.
+    /// Its granted share.
     pub share: Share,
     /// True when it has work that can go on.
     pub ready: bool,
@@ -44,7 +44,7 @@ pub struct VmView {
     pub used: Duration,
 }
 
-/// Whose channels may be on the runlist.
+/// The VMs whose channels may be on the runlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Everybody's.
@@ -66,10 +66,10 @@ impl Admission {
     }
 }
 
-/// What a policy decides.
+/// A policy's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Who may run.
+    /// The VMs that may run.
     pub admission: Admission,
     /// When the policy wants to decide again, unless something happens before. `None` while no VM is ready:
     /// then no timer may run.

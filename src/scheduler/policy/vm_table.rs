@@ -11,7 +11,7 @@ pub(super) struct VmRow<S> {
     pub vm: TenantId,
     /// Its use up to the last decision.
     seen: Duration,
-    /// What it used since.
+    /// Its use since then.
     pub grown: Duration,
     pub state: S,
 }

@@ -74,7 +74,7 @@ impl Channel {
     }
 }
 
-/// What the engine does.
+/// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,

@@ -426,7 +426,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What an engine runs.
+/// The channel that an engine runs.
 type Running = (Engine, Option<HostChannel>);
 
 /// Rings of the simulator never wrap.

@@ -24,7 +24,7 @@ const BUSY: f64 = 0.95;
 pub struct Report {
     /// Everything is as expected.
     pub ok: bool,
-    /// What is not.
+    /// The expectations that were not met.
     pub problems: Vec<String>,
     /// The policy at the end.
     pub policy: &'static str,

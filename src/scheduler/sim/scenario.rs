@@ -12,7 +12,7 @@ use gpuvmk_chip::Engine;
 pub struct Scenario {
     /// Virtual time that it takes.
     pub duration: Duration,
-    /// What randomness follows from.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Policy at the start.
     pub policy: PolicyKind,
@@ -26,7 +26,7 @@ pub struct Scenario {
     pub vms: Vec<VmKind>,
     /// Changes during the run, by time.
     pub changes: Vec<Change>,
-    /// What must come out.
+    /// Expectations of the run.
     pub expect: Expect,
 }
 
@@ -53,7 +53,7 @@ pub struct VmKind {
     pub name: String,
     /// How many there are.
     pub count: u32,
-    /// What each was granted.
+    /// Share that each was granted.
     pub share: Share,
     /// When they come.
     pub come: Duration,
@@ -65,7 +65,7 @@ pub struct VmKind {
     pub expect: Option<f64>,
 }
 
-/// What one channel does.
+/// Work of one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Its engine.

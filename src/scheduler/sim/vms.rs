@@ -37,7 +37,7 @@ pub(super) struct SimVm {
     pub worked: BTreeMap<Engine, Duration>,
     /// The same in each window of the run, all engines together.
     pub windows: Vec<Duration>,
-    /// What the scheduler accounted.
+    /// Time that the scheduler accounted.
     pub accounted: BTreeMap<Engine, Duration>,
     /// Time in which the scheduler saw that it had work on its first engine.
     pub wanting: BTreeMap<Engine, Duration>,

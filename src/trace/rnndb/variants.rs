@@ -1,6 +1,6 @@
 //! For which chips something is: ranges over the values of an enum, in the order in which it has them.
 
-/// Whether a list such as `NV50:GF100 GK104-` means the chip at `chip`; `place` knows where a name is among
+/// True if a list such as `NV50:GF100 GK104-` means the chip at `chip`; `place` knows where a name is among
 /// them. Unknown names are ignored.
 pub(super) fn include(list: &str, chip: usize, place: impl Fn(&str) -> Option<usize>) -> bool {
     list.split_whitespace().any(|range| {

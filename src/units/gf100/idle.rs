@@ -56,9 +56,9 @@ pub enum CounterChange {
 pub enum IdleRegister {
     /// Who rests.
     Status,
-    /// Whom a counter watches.
+    /// The engines that a counter watches.
     Mask(u32),
-    /// What it has counted.
+    /// The value of a counter.
     Count(u32),
     /// When it counts.
     Ctrl(u32),
@@ -116,7 +116,7 @@ impl IdleCounters {
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).copied().unwrap_or_default()
     }
 
-    /// Whom a counter watches.
+    /// The engines that a counter watches.
     pub fn mask(&self, index: u32) -> u32 {
         self.get(index).mask
     }
@@ -126,7 +126,7 @@ impl IdleCounters {
         self.get(index).mode
     }
 
-    /// What it has counted.
+    /// The value of a counter.
     pub fn count(&self, index: u32, activity: &Activity) -> u32 {
         u32::try_from(self.get(index).count(activity) & u64::from(NV_PPMU_IDLE_COUNT::VALUE.mask()))
             .unwrap_or(0)
@@ -154,11 +154,11 @@ impl IdleCounters {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleCounterState {
-    /// Whom it watches.
+    /// The engines that it watches.
     pub mask: u32,
     /// When it counts.
     pub ctrl: u32,
-    /// What it has counted.
+    /// The value of a counter.
     pub count: u64,
 }
 

@@ -241,12 +241,12 @@ impl Registers {
         self.output.update(level, &self.control);
     }
 
-    /// Whether a register shows that a method asked for an interrupt.
+    /// True if a register shows that a method asked for an interrupt.
     pub fn shows_non_stall(reg: Reg) -> bool {
         reg == regs::pmc::NV_PMC_INTR || Pfifo::shows_non_stall(reg)
     }
 
-    /// Whether a write to a register may change what [`Self::interest`] says, or which interrupts are
+    /// True if a write to a register may change what [`Self::interest`] says, or which interrupts are
     /// pending.
     pub fn steers_interrupts(reg: Reg) -> bool {
         use regs::pmc::{NV_PMC_ENABLE, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0};
@@ -396,7 +396,7 @@ impl Registers {
         }
     }
 
-    /// What may execute.
+    /// The units that may execute.
     pub fn fifo_state(&self) -> FifoState {
         let mut ready = EngineSet::empty();
         if self.pmc.enabled(pmc::PGRAPH) && self.pgraph.controllers.running() {

@@ -52,13 +52,13 @@ impl Vfn {
         }
     }
 
-    /// Whether a vector is enabled in its leaf.
+    /// True if a vector is enabled in its leaf.
     pub fn is_enabled(&self, vector: u32) -> bool {
         let (leaf, bit) = place(vector);
         self.enabled.get(leaf).is_some_and(|enabled| enabled & bit != 0)
     }
 
-    /// Whether a vector that is enabled in its leaf comes through the top.
+    /// True if a vector that is enabled in its leaf comes through the top.
     pub fn comes_through(&self, vector: u32) -> bool {
         let (leaf, _) = place(vector);
         let pair = u32::try_from(leaf / 2).unwrap_or(u32::MAX);

@@ -217,7 +217,7 @@ impl PagePlacement {
         }
     }
 
-    /// Whether an engine could reach a page of a range since the last reset.
+    /// True if an engine could reach a page of a range since the last reset.
     fn is_reached(&self, vram: Range<u64>) -> bool {
         words(vram).any(|(word, bits)| {
             self.reached.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bits != 0)

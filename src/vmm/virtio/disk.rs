@@ -21,7 +21,7 @@ pub enum DiskError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -105,7 +105,7 @@ impl Drop for VirtioDisk {
 }
 
 impl Shared {
-    /// What the thread does.
+    /// A kind of the thread's work.
     fn serve(&self) {
         while self.bell.wait() {
             loop {

@@ -65,7 +65,7 @@ struct Run {
 /// A block that was looked through.
 #[derive(Debug)]
 struct Block {
-    /// What is mapped.
+    /// The present mappings.
     pages: Box<Pages>,
     runs: Vec<Run>,
     pieces: usize,

@@ -25,7 +25,7 @@ pub enum ImportError {
         offset: u64,
         /// The number of its line.
         line: u64,
-        /// What is wrong.
+        /// The mistake.
         what: &'static str,
     },
     /// The last line has no end.

@@ -17,7 +17,7 @@ pub(super) struct Access {
     pub pid: i64,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Access(Access),

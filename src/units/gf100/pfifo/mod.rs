@@ -297,18 +297,18 @@ impl Pfifo {
         self.runlist_events |= RUNLIST_DONE;
     }
 
-    /// Whether a register shows that a method asked for an interrupt, whatever is masked, or takes that away.
+    /// True if a register shows that a method asked for an interrupt, whatever is masked, or takes that away.
     pub fn shows_non_stall(reg: Reg) -> bool {
         matches!(reg, NV_PFIFO_INTR_0 | NV_PFIFO_INTR_ENGINE_ID)
             || NV_PFIFO_INTR_ENGINE.index_of(reg).is_some()
     }
 
-    /// Whether writes to a register change whether a method that asks for an interrupt gets one.
+    /// True if writes to a register change whether a method that asks for an interrupt gets one.
     pub const fn masks_non_stall(reg: Reg) -> bool {
         matches!(reg, NV_PFIFO_INTR_EN_0 | NV_PFIFO_INTR_ENGINE_EN)
     }
 
-    /// Whether a method that asks for an interrupt gets one.
+    /// True if a method that asks for an interrupt gets one.
     pub const fn tells_non_stall(&self) -> bool {
         self.interrupt_enable & NON_STALL != 0 && self.engine_event_enable & NON_STALL_EVENT != 0
     }
