@@ -36,7 +36,7 @@ pub enum RunError {
         va: GpuVa,
         /// Number of pages.
         pages: u32,
-        /// Page size.
+        /// Page size, as log2.
         page_shift: u8,
     },
     /// The request splits into too many pieces.

@@ -6,7 +6,7 @@
 pub struct Claimant {
     /// Id of its user.
     pub uid: u32,
-    /// Its number.
+    /// Process id.
     pub pid: i32,
     /// It is this very process.
     pub inside: bool,

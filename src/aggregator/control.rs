@@ -51,7 +51,7 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Starts serving.
+    /// Starts the server's thread.
     ///
     /// # Errors
     /// Out of descriptors or threads.

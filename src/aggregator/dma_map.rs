@@ -83,7 +83,7 @@ pub struct DmaMap {
 }
 
 impl DmaMap {
-    /// Ranges held.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -93,7 +93,7 @@ impl DmaMap {
         self.ranges.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes of all ranges.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -10,7 +10,7 @@ use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 /// Words of a record.
 pub const RECORD_WORDS: usize = 8;
 
-/// A record.
+/// An event as words of the ring.
 pub type Record = [u32; RECORD_WORDS];
 
 const NON_STALL: u32 = 1;

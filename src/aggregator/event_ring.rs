@@ -295,7 +295,7 @@ impl EventConsumer {
     /// Sleeps until there is something to take, the aggregator is gone, or `stop` is readable.
     ///
     /// # Errors
-    /// Polling failed.
+    /// The `poll` system call failed.
     pub fn wait(&mut self, stop: BorrowedFd<'_>) -> io::Result<Woken> {
         use rustix::event::{PollFd, PollFlags, poll};
 

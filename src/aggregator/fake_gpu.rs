@@ -52,7 +52,7 @@ pub struct State {
     pub objects: Vec<(HostChannel, u32, Engine)>,
     /// Shared memory must be scrubbed.
     pub dirty: bool,
-    /// Scrubbing fails.
+    /// True when scrubbing fails.
     pub unscrubbable: bool,
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
@@ -90,7 +90,7 @@ impl Fake {
     }
 }
 
-/// The driver.
+/// The driver of the fake GPU.
 #[derive(Debug)]
 pub struct FakeGpu {
     info: GpuInfo,

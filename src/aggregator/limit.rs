@@ -30,7 +30,7 @@ limits! {
     PageTables = "page_tables",
     /// Pages mapped in all address spaces (aggregator).
     Mappings = "mappings",
-    /// Channels (aggregator).
+    /// Limit of channels, enforced by the aggregator.
     Channels = "channels",
     /// Address spaces (aggregator).
     Spaces = "spaces",

@@ -25,13 +25,13 @@ const DATA: usize = 16;
 
 /// Values of [`STATE`].
 mod state {
-    /// Empty.
+    /// The mailbox is empty.
     pub const IDLE: u32 = 0;
     /// A request; its sender looks for the answer.
     pub const ASKED: u32 = 1;
     /// A request; its sender waits for the answer at the socket.
     pub const ASLEEP: u32 = 2;
-    /// An answer.
+    /// It holds an answer.
     pub const ANSWERED: u32 = 3;
     /// The answer is at the socket.
     pub const AT_SOCKET: u32 = 4;
@@ -40,7 +40,7 @@ mod state {
 /// State of a request for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing yet.
+    /// There is no answer yet.
     Nothing,
     /// The answer, of so many bytes.
     Answer(usize),

@@ -21,7 +21,7 @@ impl Partition {
         self.start
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub const fn size(&self) -> u64 {
         self.size
     }

@@ -32,7 +32,7 @@ pub struct Hello {
     pub chip: ChipName,
     /// VRAM wanted, in bytes.
     pub vram: u64,
-    /// Channels wanted.
+    /// Number of channels that it asks for.
     pub channels: u16,
     /// The part of the GPU's time that is asked for.
     pub share: Share,
@@ -71,7 +71,7 @@ impl Default for TenantLimits {
 /// The memory that a mapping points at, in the guest's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestTarget {
-    /// Own VRAM.
+    /// VRAM of the partition.
     Vram(GuestVram),
     /// Own system memory.
     System {
@@ -259,7 +259,7 @@ pub struct Welcome {
 pub enum RefusalKind {
     /// Malformed, unknown, or not allowed in this state.
     Protocol = 1,
-    /// Versions differ.
+    /// The protocol versions of both sides differ.
     Version = 2,
     /// Name in use, or not acceptable.
     Name = 3,

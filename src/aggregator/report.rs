@@ -152,7 +152,7 @@ impl Report {
 
 /// Counts of copied bytes: one for each engine, and of entries that were not read.
 const COPIED: usize = Engine::ALL.len() + 1;
-/// Their words.
+/// Number of words of the sums.
 pub(super) const COPIED_WORDS: usize = counts::words(COPIED);
 
 /// Writes them to words from `at` on. Calls must not overlap.
@@ -160,7 +160,7 @@ pub(super) fn store_copied(copied: &CopiedBytes, words: &SharedWords, at: usize)
     counts::store(copied.engines.into_iter().chain([copied.unread_entries]), words, at);
 }
 
-/// Reads them.
+/// Reads the sums from the shared words.
 pub(super) fn load_copied(words: &SharedWords, at: usize) -> CopiedBytes {
     let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
     CopiedBytes { engines, unread_entries }

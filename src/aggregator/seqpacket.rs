@@ -31,7 +31,7 @@ pub enum Next {
         /// True if files come with it.
         files: bool,
     },
-    /// Nothing.
+    /// The queue is empty.
     Nothing,
 }
 
@@ -54,9 +54,9 @@ pub fn peek(socket: impl AsFd) -> io::Result<Next> {
 /// How a datagram's file was taken.
 #[derive(Debug)]
 pub enum Attached {
-    /// None came.
+    /// No file came.
     None,
-    /// One came.
+    /// One file came.
     One(OwnedFd),
     /// More came; they are closed.
     More,

@@ -9,7 +9,7 @@ pub const DEFAULT_CHANNELS: u16 = 32;
 /// One VM that may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmEntry {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
     /// Whose device back end may be it, by name or number.
     pub user: Option<String>,

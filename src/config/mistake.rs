@@ -55,9 +55,9 @@ pub enum ConfigError {
     TooLarge {
         /// Path of the file.
         path: PathBuf,
-        /// Its size.
+        /// Size of the file in bytes.
         size: u64,
-        /// The limit.
+        /// Limit of a file's size in bytes.
         limit: u64,
     },
     /// It has mistakes.

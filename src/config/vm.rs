@@ -28,7 +28,7 @@ pub struct VmConfig {
     pub chip: Chip,
     /// VRAM in bytes.
     pub vram: u64,
-    /// Channels.
+    /// Number of channels.
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,

@@ -8,7 +8,7 @@ use super::vm::share;
 use crate::aggregator::{DEFAULT_CHANNELS, EntryLimits, VmEntry};
 use crate::chip::Chip;
 
-/// Most sections.
+/// Limit of sections.
 const MAX_ENTRIES: usize = 256;
 
 /// The list of a GPU's file. `Some(None)`: there is none; `None`: it is wrong.

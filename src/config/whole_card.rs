@@ -17,7 +17,7 @@ use crate::pci::PciAddress;
 pub struct WholeCardConfig {
     /// Name of the VM.
     pub name: String,
-    /// The card.
+    /// PCI address of the card.
     pub card: PciAddress,
     /// The VBIOS that the guest sees in place of the card's own.
     pub vbios: Option<PathBuf>,

@@ -42,7 +42,7 @@ pub enum ControlError {
     /// The answer is no JSON.
     #[error("The aggregator's answer is not as expected: {line}")]
     Answer {
-        /// The answer.
+        /// The line that came as an answer.
         line: String,
         /// The parser's error.
         source: serde_json::Error,
@@ -50,9 +50,9 @@ pub enum ControlError {
     /// The answer has neither a result nor an error.
     #[error("{method} has no result: {line}")]
     NoResult {
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// The answer.
+        /// The line that came as an answer.
         line: String,
     },
     /// The state is of another form than [`Status`].

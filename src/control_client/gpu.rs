@@ -10,7 +10,7 @@ use crate::figures::{Times, Word};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuStatus {
-    /// Chip name.
+    /// Name of the chip.
     pub chip: String,
     /// How the physical GPU is reached (`soft`).
     pub backend: String,
@@ -22,7 +22,7 @@ pub struct GpuStatus {
     pub channels: u16,
     /// Number of channels that are not granted.
     pub channels_free: u16,
-    /// Scheduling policy.
+    /// Name of the scheduling policy.
     pub policy: Word,
     /// Length of a turn in microseconds, if it is set.
     pub slice_us: Option<u64>,
@@ -63,7 +63,7 @@ pub struct TypeStatus {
     pub vram: u64,
     /// How many could be connected now, if nothing else is.
     pub available_instances: u64,
-    /// In words.
+    /// Description of the type, in words.
     pub description: String,
 }
 

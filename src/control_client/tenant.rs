@@ -33,7 +33,7 @@ pub struct TenantStatus {
     pub vram: u64,
     /// Channels that exist.
     pub channels: usize,
-    /// Channels granted.
+    /// Number of granted channels.
     pub channel_limit: u16,
     /// Share of the engine time that present tenants used, 0 to 1.
     pub gpu_share: f64,

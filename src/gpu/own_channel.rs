@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// The channel.
+/// A channel of the host's own.
 #[derive(Debug)]
 pub(super) struct OwnChannel {
     place: Place,

@@ -150,7 +150,7 @@ impl SpaceMap {
     /// The same for at most `most` runs: with fewer, nothing of the range is mapped any more.
     ///
     /// # Errors
-    /// As there.
+    /// As the method without a limit.
     pub fn unmap_some(&mut self, range: &HostRange, budget: u64, most: usize) -> Result<Vec<Run>, GpuError> {
         let end = self.check_range(range.va, range.pages, range.page_shift)?;
         Ok(self.remove_some(range.va.0, end, budget, most))

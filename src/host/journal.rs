@@ -32,7 +32,7 @@ pub const fn prefix(level: Level) -> &'static str {
 /// Writes a record; each of its lines has its priority.
 ///
 /// # Errors
-/// Writing failed.
+/// The sink's.
 pub fn write(to: &mut impl Write, record: &Record<'_>) -> std::io::Result<()> {
     let text = record.args().to_string();
     let mut lines = text.lines();

@@ -167,7 +167,7 @@ impl<T: Any + Send> Reaped<T> {
         Self { thing: Some(thing), account }
     }
 
-    /// The thing.
+    /// The thing, while it is not given up.
     pub const fn get(&self) -> Option<&T> {
         self.thing.as_ref()
     }

@@ -14,7 +14,7 @@ pub enum JailError {
         #[source]
         source: io::Error,
     },
-    /// Landlock.
+    /// Landlock refuses.
     #[error("Landlock cannot be set up; `jail = \"off\"` does without the jail")]
     Landlock(#[from] landlock::RulesetError),
     /// A folder or a device that stays within reach.
@@ -22,7 +22,7 @@ pub enum JailError {
         "A place that this process needs cannot be named to Landlock; `jail = \"off\"` does without the jail"
     )]
     Place(#[source] landlock::PathFdError),
-    /// A filter.
+    /// A filter cannot be made.
     #[error("The filter of system calls cannot be put on; `jail = \"off\"` does without the jail")]
     Filter(#[source] seccompiler::Error),
 }

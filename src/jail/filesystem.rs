@@ -59,7 +59,7 @@ pub fn folder(path: &Path) -> PathBuf {
 /// The confinement that the kernel enforces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Confinement {
-    /// All.
+    /// All rights are enforced.
     Full,
     /// A part: the version of Landlock that it has.
     Part(String),

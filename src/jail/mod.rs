@@ -44,7 +44,7 @@ pub use self::rule::{Condition, Rule, Test};
 /// Rights and limits of a daemon after [`confine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Files.
+    /// Rights to files and folders.
     pub paths: Vec<PathRight>,
     /// Descriptors at a time; `None`: as many as its manager allows.
     pub descriptors: Option<u64>,

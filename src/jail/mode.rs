@@ -19,7 +19,7 @@ impl Mode {
     pub const WORDS: [(&'static str, Self); 3] =
         [("enforce", Self::Enforce), ("log", Self::Log), ("off", Self::Off)];
 
-    /// Its word.
+    /// Its word in configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",

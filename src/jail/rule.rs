@@ -8,7 +8,7 @@ use std::fmt;
 /// Condition of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// This value.
+    /// It is this value.
     Is(u32),
     /// All of these bits are set.
     Has(u32),
@@ -18,7 +18,7 @@ pub enum Test {
     Field {
         /// The bits that are compared.
         mask: u32,
-        /// Their value.
+        /// The value of these bits.
         value: u32,
     },
     /// This process's own number.
@@ -70,7 +70,7 @@ impl fmt::Display for Condition {
 pub struct Rule {
     /// `SYS_` and the call's name.
     pub(super) symbol: &'static str,
-    /// Its number.
+    /// Number of the system call.
     pub number: i64,
     /// All of these must hold.
     pub when: &'static [Condition],

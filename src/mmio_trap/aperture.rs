@@ -97,7 +97,7 @@ pub trait Translation {
     fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk;
 }
 
-/// One window.
+/// A window to memory.
 #[derive(Debug)]
 pub struct Window<T> {
     tables: T,

@@ -46,7 +46,7 @@ pub(super) enum Work {
     Known,
 }
 
-/// A channel.
+/// State of a channel.
 #[derive(Clone, Debug)]
 pub(super) struct Channel {
     pub vm: TenantId,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::policy::{Admission, Policy, VmView};
 use gpuvmk_chip::addr::TenantId;
 
-/// A list.
+/// The list of one engine.
 #[derive(Debug)]
 pub(super) struct List {
     policy: Box<dyn Policy>,

@@ -43,7 +43,7 @@ pub(super) struct Part {
     pub time: Duration,
 }
 
-/// The counts.
+/// Counts of all engines' busy times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
     readings: BTreeMap<Engine, Reading>,

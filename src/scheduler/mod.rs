@@ -97,7 +97,7 @@ pub struct Change {
     pub switches: Vec<(Engine, Admission)>,
 }
 
-/// The scheduler.
+/// The scheduler of one GPU.
 #[derive(Debug)]
 pub struct Scheduler {
     kind: PolicyKind,

@@ -54,7 +54,7 @@ impl Window {
     }
 }
 
-/// The windows.
+/// The windows, with their random moments.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     random: fastrand::Rng,

@@ -21,7 +21,7 @@ pub struct Settings {
     pub period: Option<Duration>,
 }
 
-/// One change.
+/// A change of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuSetting {
     /// `policy`

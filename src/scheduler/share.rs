@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Largest weight.
+/// The largest weight that is allowed.
 pub const MAX_WEIGHT: u32 = 10_000;
 /// Longest period of a reservation.
 pub const MAX_PERIOD: Duration = Duration::from_secs(1);

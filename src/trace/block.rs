@@ -27,7 +27,7 @@ pub struct BlockHead {
     pub length: u32,
     /// Number of entries.
     pub entries: u32,
-    /// Their checksum.
+    /// Checksum of the entries.
     pub checksum: u32,
     /// Time that the first entry's time counts from.
     pub base: u64,
@@ -50,7 +50,7 @@ impl BlockHead {
         (bytes.starts_with(&BLOCK_MAGIC) && fits).then_some(head)
     }
 
-    /// The bytes.
+    /// Encodes the head.
     pub fn encode(self) -> [u8; BLOCK_HEAD] {
         let mut bytes = [0; BLOCK_HEAD];
         let words = [u32::from_le_bytes(BLOCK_MAGIC), self.length, self.entries, self.checksum];

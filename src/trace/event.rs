@@ -134,7 +134,7 @@ pub enum Event {
     },
     /// An interrupt was signalled to the guest.
     Interrupt {
-        /// Its vector.
+        /// Number of the MSI vector.
         vector: u32,
     },
     /// An engine was given to another VM.
@@ -178,7 +178,7 @@ pub struct Origin {
     pub map: i64,
     /// The instruction's address.
     pub pc: u64,
-    /// The process.
+    /// Id of the process.
     pub pid: i64,
 }
 

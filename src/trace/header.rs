@@ -44,9 +44,9 @@ pub struct Header {
 /// Ids of a function, and the places of its regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
-    /// PCI vendor.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// PCI device.
+    /// PCI device id.
     pub device: u16,
     /// Its BARs and ROM by VFIO index.
     pub regions: [FunctionRegion; 7],
@@ -65,7 +65,7 @@ pub struct FunctionRegion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionRegionKind {
-    /// None.
+    /// There is no such region.
     #[default]
     Absent,
     /// Memory below 4 GiB.

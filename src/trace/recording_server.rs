@@ -28,7 +28,7 @@ use gpuvmk_jail::{self as jail, Role};
 /// How long a client may not say what it wants, or not read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest request.
+/// Limit of a request's length in bytes.
 const MAX_LINE: usize = 4096;
 
 /// How often it is looked whether the client is there.

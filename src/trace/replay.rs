@@ -40,7 +40,7 @@ pub struct Outcome {
     pub polls: u64,
     /// Reads that were made and not compared, because they were left out.
     pub left_out: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
     /// Accesses that the function refused.
     pub refused: u64,

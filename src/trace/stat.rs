@@ -15,9 +15,9 @@ const PIECE: u64 = 64 << 10;
 /// Reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
 }
 
@@ -29,7 +29,7 @@ impl Count {
         }
     }
 
-    /// Both.
+    /// Reads and writes together.
     pub const fn sum(self) -> u64 {
         self.reads + self.writes
     }
@@ -66,7 +66,7 @@ pub struct Statistics {
     spots: HashMap<(Place, u64), Count>,
     /// Nanoseconds of reads and of writes, where they were measured.
     took: [Histogram<u64>; 2],
-    /// Phases.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
     pause: u64,
 }

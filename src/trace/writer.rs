@@ -18,7 +18,7 @@ impl<W: Write> Writer<W> {
     /// Writes the head.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn new(mut sink: W, header: &Header) -> std::io::Result<Self> {
         sink.write_all(&header.encode()?)?;
         Ok(Self { sink, block: Block::default() })
@@ -27,7 +27,7 @@ impl<W: Write> Writer<W> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn push(&mut self, entry: &Entry) -> std::io::Result<()> {
         if self.block.is_full() {
             self.write_block()?;
@@ -39,7 +39,7 @@ impl<W: Write> Writer<W> {
     /// Writes what is left; returns what was written to.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn finish(mut self) -> std::io::Result<W> {
         if !self.block.is_empty() {
             self.write_block()?;

@@ -28,7 +28,7 @@ impl DeferredCompletions {
         self.state().interest
     }
 
-    /// Work ended.
+    /// Notes that work ended.
     pub fn keep(&self, engine: Engine) {
         self.state().engines |= engine.into();
     }

@@ -47,7 +47,7 @@ impl Tables {
 pub struct Ring {
     /// The format of its page tables.
     pub tables: Tables,
-    /// Their root.
+    /// Root of their page tables.
     pub directory: PhysicalAddress,
     /// Virtual address of the ring.
     pub gpfifo: GpuVa,

@@ -11,7 +11,7 @@ pub enum VgpuError {
     /// The window is not the VRAM.
     #[error("The aggregator granted {granted:#x} bytes of VRAM but shows {shown:#x}")]
     Window {
-        /// VRAM granted.
+        /// Size of the granted VRAM in bytes.
         granted: u64,
         /// Bytes of the window's files.
         shown: u64,

@@ -101,7 +101,7 @@ impl EventPath {
     }
 
     /// The counter of such a stop.
-    fn stops(&self, cause: &StopCause) -> &Counter {
+    fn stop_counter(&self, cause: &StopCause) -> &Counter {
         match cause {
             StopCause::Fault(_) => &self.counters.events_fault,
             StopCause::Host(_) => &self.counters.events_host_error,
@@ -134,7 +134,7 @@ impl EventHandler for EventPath {
                 face.non_stall(engine);
             }
             Event::Stopped(stop) => {
-                self.stops(&stop.cause).one();
+                self.stop_counter(&stop.cause).one();
                 if self.stop(stop.channel) {
                     face.stopped(stop);
                 }

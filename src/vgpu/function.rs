@@ -21,7 +21,7 @@ use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
 /// The register face that the guest sees.
 #[derive(Debug)]
 pub enum FaceConfig {
-    /// A GF100.
+    /// A GF100, with its settings.
     Gf100(Gf100Config),
     /// A chip whose driver asks GSP.
     Gsp(GspFaceConfig),

@@ -16,7 +16,7 @@ use gpuvmk_pci::{DmaBacking, DmaError};
 /// Device and inode, and whether the descriptor may write.
 type FileId = ((u64, u64), bool);
 
-/// One range.
+/// A range of guest memory.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub iova: u64,
@@ -53,7 +53,7 @@ impl Range {
     }
 }
 
-/// All ranges.
+/// All ranges of guest memory, with their files.
 #[derive(Debug, Default)]
 pub(super) struct GuestRam {
     ranges: BTreeMap<u64, Range>,

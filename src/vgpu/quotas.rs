@@ -97,7 +97,7 @@ impl Rate {
 #[derive(Debug)]
 pub struct Meters {
     quotas: Quotas,
-    /// TLB flushes.
+    /// Rate of TLB flushes.
     pub flushes: Rate,
     /// Requests to the aggregator.
     pub requests: Rate,

@@ -79,7 +79,7 @@ impl From<LinkError> for FailSafe {
 /// Whether a vGPU serves its guest.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum State {
-    /// It does.
+    /// It serves its guest.
     #[default]
     Running,
     /// It does not: requests are dropped until a function reset.
@@ -138,11 +138,11 @@ counters! {
     table_pages,
     /// Pages of guest page tables that are not in the guest's memory.
     tables_unreadable,
-    /// Runs mapped.
+    /// Number of runs that were mapped.
     runs_mapped,
     /// Pages in them.
     pages_mapped,
-    /// Runs unmapped.
+    /// Number of runs that were unmapped.
     runs_unmapped,
     /// Pages in them.
     pages_unmapped,
@@ -170,7 +170,7 @@ counters! {
     channels_refused,
     /// Channels and objects that firmware's part refused the driver.
     refused_to_guest,
-    /// Runlists committed.
+    /// Number of committed runlists.
     runlists,
     /// Entries dropped from them.
     runlist_entries_dropped,
@@ -178,7 +178,7 @@ counters! {
     engine_resets,
     /// Requests of the guest that were dropped in fail-safe state.
     dropped_in_fail_safe,
-    /// Function resets.
+    /// Number of function resets.
     resets,
     /// Connections made anew after the aggregator was gone.
     reconnects,
@@ -186,7 +186,7 @@ counters! {
     messages_posted,
     /// Notifications of completed work.
     events_non_stall,
-    /// MMU faults.
+    /// Number of MMU faults.
     events_fault,
     /// Channels stopped by the host unit.
     events_host_error,
@@ -196,13 +196,13 @@ counters! {
     events_channel_error,
     /// Channels taken off because they made no progress.
     events_hung,
-    /// Completed preemptions.
+    /// Number of completed preemptions.
     events_preempted,
     /// Events that came for a channel that is gone.
     events_stale,
 }
 
-/// One count.
+/// A counter that several threads may increase.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -239,7 +239,7 @@ pub struct Status {
     pub tables: usize,
     /// Bytes of snapshots of them.
     pub snapshot_bytes: usize,
-    /// Counts.
+    /// Values of the counters.
     pub counts: Counts,
     /// How long changes of page tables took, requests to the aggregator included.
     pub walks: WalkSummary,

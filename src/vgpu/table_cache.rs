@@ -32,7 +32,7 @@ pub struct TableCache {
 
 #[derive(Debug)]
 struct Shard {
-    /// Most pages.
+    /// Limit of pages.
     room: usize,
     pages: HashMap<u64, Page>,
     /// Page numbers by when they were used last.
@@ -123,7 +123,7 @@ impl TableCache {
         }
     }
 
-    /// Pages held.
+    /// Number of cached pages.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).pages.len()).sum()

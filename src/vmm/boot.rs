@@ -50,7 +50,7 @@ pub enum BootError {
     CommandLine {
         /// Size in bytes.
         size: usize,
-        /// Most bytes.
+        /// Limit in bytes.
         limit: u64,
     },
     /// Guest memory cannot be written: an error of this program.
@@ -66,7 +66,7 @@ pub struct BootFile {
 }
 
 impl BootFile {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
     /// [`BootError::File`].

@@ -29,7 +29,7 @@ pub(super) const ACPI: Range<u64> = 0xe_0000..0x10_0000;
 /// Where a processor of a PC begins, and where a kernel jumps to in real mode that resets its machine as one
 /// did: behind the tables.
 pub(super) const RESET_VECTOR: u64 = 0xf_fff0;
-/// The kernel.
+/// Address of the kernel.
 pub(super) const KERNEL: u64 = 0x10_0000;
 
 /// Memory BARs of 32 bits.
@@ -38,7 +38,7 @@ pub(super) const MMIO32: Range<u64> = 0xc000_0000..0xe000_0000;
 pub(super) const ECAM: Range<u64> = 0xe000_0000..0xe010_0000;
 /// I/O APIC, as KVM has it.
 pub(super) const IO_APIC: u32 = 0xfec0_0000;
-/// Local APICs.
+/// Address of the local APICs.
 pub(super) const LOCAL_APIC: u32 = 0xfee0_0000;
 /// Memory BARs of 64 bits.
 pub(super) const MMIO64: Range<u64> = 0x10_0000_0000..0x20_0000_0000;
@@ -49,9 +49,9 @@ pub(super) const PORTS: Range<u16> = 0x1000..0x2000;
 pub(super) const CONFIG_PORTS: Range<u16> = 0xcf8..0xd00;
 /// First serial port.
 pub(super) const SERIAL: Range<u16> = 0x3f8..0x400;
-/// Its interrupt.
+/// Interrupt number of the console.
 pub(super) const SERIAL_LINE: u32 = 4;
-/// Keyboard controller.
+/// Ports of the keyboard controller.
 pub(super) const KEYBOARD: Range<u16> = 0x60..0x65;
 /// Sleep control, sleep status, reset.
 pub(super) const POWER: Range<u16> = 0x600..0x603;

@@ -24,13 +24,13 @@ pub struct VmmConfig {
     pub kvm: Arc<Kvm>,
     /// The kernel: a bzImage.
     pub kernel: BootFile,
-    /// Its initramfs.
+    /// The initramfs, if there is one.
     pub initrd: Option<BootFile>,
     /// Its command line.
     pub command_line: String,
     /// Bytes of main memory, whole pages.
     pub memory: u64,
-    /// Processors.
+    /// Number of processors.
     pub processors: u8,
     /// Map what windows show, and have KVM signal doorbells; else every access stops the guest.
     pub direct: bool,

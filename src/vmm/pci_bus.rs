@@ -16,7 +16,7 @@ const FUNCTIONS: u64 = 8;
 /// The host bridge's header: an "Intel 82945G" (as every VMM without firmware says), class 0600.
 const BRIDGE: [(usize, u32); 2] = [(0x00, 0x2770_8086), (0x08, 0x0600_0000)];
 
-/// The bus.
+/// The PCI bus, with its functions.
 pub(super) struct PciBus {
     /// Slot 0 is the host bridge.
     slots: Vec<Arc<Attached>>,
@@ -28,9 +28,9 @@ pub(super) struct PciBus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("No room for BAR{bar} of slot {slot}, which has {size:#x} bytes")]
 pub struct NoBarSpace {
-    /// Slot.
+    /// Slot of the function.
     pub slot: usize,
-    /// BAR.
+    /// Number of the BAR.
     pub bar: usize,
     /// Size in bytes.
     pub size: u64,

@@ -25,7 +25,7 @@ impl Trigger for Line {
 /// Where the guest's output goes. A terminal that is gone takes nothing, and the guest goes on.
 type Output = Box<dyn Write + Send>;
 
-/// A 16550A.
+/// The serial console, a 16550A.
 pub(super) struct Console(Mutex<Serial<Line, NoEvents, Output>>);
 
 impl Console {

@@ -16,7 +16,7 @@ use crate::service::ServiceRemote;
 /// Version of the methods: the first number changes when a caller must.
 pub const API_VERSION: &str = "1.0";
 
-/// A parameter.
+/// A parameter of a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Parameter {
     pub doc: &'static str,
 }
 
-/// A method.
+/// A method of the control socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
     /// Its name.

@@ -21,7 +21,7 @@ pub(super) enum Wants {
     Nothing,
 }
 
-/// An operator.
+/// A connection of an operator.
 #[derive(Debug)]
 pub(super) struct Operator {
     socket: UnixStream,

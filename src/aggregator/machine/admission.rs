@@ -35,7 +35,7 @@ const HOST_SPACES: u32 = 1;
 /// A new tenant.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Its number.
+    /// The tenant's number.
     pub tenant: TenantId,
     /// False while its partition is being zeroed: [`super::output::Output::Ready`] follows, or a refusal.
     pub ready: bool,

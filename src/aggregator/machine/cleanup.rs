@@ -7,7 +7,7 @@ use crate::scrub_policy::ScrubPolicy;
 use crate::tenant::Holder;
 use gpuvmk_control_client::Departures;
 
-/// All that.
+/// Figures of cleaning up after tenants.
 #[derive(Debug, Default)]
 pub(super) struct Cleanup {
     pub policy: ScrubPolicy,

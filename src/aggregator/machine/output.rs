@@ -19,7 +19,7 @@ pub enum Output {
 /// How a request was taken.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
+    /// The answer, now.
     Now(Reply),
     /// [`Output::Reply`] follows.
     Later,

@@ -41,7 +41,7 @@ pub struct Order {
 pub enum EffectiveSettings {
     /// Of a VM.
     Vm {
-        /// Its name.
+        /// Name of the VM.
         vm: String,
         /// Its granted share.
         share: ShareStatus,

@@ -22,7 +22,7 @@ const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;
 // Each file of a tenant takes one of the guarded mappings of this process.
 const _: () = assert!(2 * gpuvmk_pci::dma::MAX_FILES * MAX_TENANTS < sigbus::MAX_GUARDED);
 
-/// All tenants.
+/// All tenants, by their number.
 #[derive(Debug)]
 pub(super) struct Tenants {
     by_id: BTreeMap<TenantId, Tenant>,

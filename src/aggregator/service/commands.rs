@@ -25,9 +25,9 @@ pub(super) enum Command {
     Reset(String, SyncSender<Result<Reset, Rejection>>),
     /// Let a VM come from now on, or no longer.
     List(String, Option<Guest>, SyncSender<Result<(), Rejection>>),
-    /// Report.
+    /// Report the status.
     Status(SyncSender<Status>),
-    /// End.
+    /// End the service.
     Stop,
 }
 

@@ -17,14 +17,14 @@ use gpuvmk_chip::addr::TenantId;
 pub(super) enum Stage {
     /// It wants to be a tenant, and perhaps something that another tenant still has.
     Waiting {
-        /// Its wish.
+        /// Its hello.
         hello: Hello,
         /// When it is refused after all; `None` while a tenant is leaving.
         until: Option<Duration>,
         /// The shared memory that it gets when it is admitted.
         rings: Box<Rings>,
     },
-    /// A tenant.
+    /// It is a tenant.
     Tenant(Box<TenantLink>),
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Welcoming {
     pub pipe: OwnedFd,
 }
 
-/// A connection.
+/// A connection of a device backend.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub porter: PorterHandle,

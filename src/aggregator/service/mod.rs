@@ -108,7 +108,7 @@ impl Config {
 /// Why the service does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A socket.
+    /// A socket cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The physical GPU.
@@ -208,7 +208,7 @@ impl Sockets {
     }
 }
 
-/// The aggregator.
+/// Starts the aggregator's thread.
 #[derive(Debug)]
 pub struct Service;
 

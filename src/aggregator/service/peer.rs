@@ -19,7 +19,7 @@ pub(super) struct Peer {
 
 #[derive(Debug)]
 enum Process {
-    /// This one.
+    /// This process.
     Own,
     /// Readable once it is gone.
     Other(OwnedFd),

@@ -42,7 +42,7 @@ mod state {
     pub const SILENT: u8 = 0;
     /// Its wish is being looked at.
     pub const ASKS: u8 = 1;
-    /// A tenant.
+    /// It is a tenant.
     pub const TENANT: u8 = 2;
     /// It must give its place to another connection, or has ended: its porter ends when it can.
     pub const CLOSES: u8 = 3;
@@ -97,7 +97,7 @@ impl Misbehaviour {
         admitted.saturating_duration_since(now).saturating_sub(BETWEEN.saturating_mul(BURST))
     }
 
-    /// Counts one.
+    /// Counts a violation, and logs it.
     pub fn note(&self, what: &str) {
         let count = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if self.may_log() {
@@ -157,7 +157,7 @@ impl Place {
     }
 }
 
-/// All places.
+/// The places of all unadmitted connections.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub places: Vec<Weak<Place>>,
@@ -166,11 +166,11 @@ pub(super) struct Places {
 
 /// The result for a newcomer.
 pub(super) enum Found {
-    /// A place.
+    /// There is a place.
     Place(Arc<Misbehaviour>),
     /// None is free, but one will be after so long.
     Later(Duration),
-    /// None.
+    /// There is no place, and why.
     Nothing(Arc<Misbehaviour>, &'static str),
 }
 

@@ -68,7 +68,7 @@ enum Stage {
     Tenant(Admitted),
 }
 
-/// A porter.
+/// State of a porter's thread.
 pub(super) struct Porter {
     number: u32,
     socket: OwnedFd,
@@ -96,7 +96,7 @@ enum End {
     Ordered,
     /// The other side is gone.
     Left,
-    /// By itself.
+    /// It failed; the reason.
     Own(String),
 }
 

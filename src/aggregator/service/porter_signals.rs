@@ -27,7 +27,7 @@ pub(super) mod mark {
 pub(super) struct PorterSignals {
     pub(super) marks: AtomicU32,
     pub(super) asleep: AtomicBool,
-    /// Ours alone.
+    /// The porter's private eventfd.
     pub(super) bell: OwnedFd,
     /// Wake-ups that cost too much.
     pub(super) dear: AtomicU64,

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-/// The window.
+/// Length of the window.
 const WINDOW: Duration = Duration::from_millis(1);
 
 /// Looks in a row that found doorbells and nothing new, before the next one is put off.

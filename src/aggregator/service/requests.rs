@@ -311,7 +311,7 @@ impl Loop {
         }
     }
 
-    /// Answers.
+    /// Sends an answer.
     pub(super) fn reply(&mut self, number: u32, reply: &Reply) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         wire::encode_reply(reply, &mut self.answer);

@@ -42,7 +42,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// The answer.
+    /// The answer to the request.
     pub(crate) fn verdict(&self) -> Result<(), Refusal> {
         let refuse = |message| Err(Refusal::new(RefusalKind::OutsidePartition, message));
         match (self.first_bad, &self.unmappable) {
@@ -68,7 +68,7 @@ pub struct Withdrawal {
 }
 
 impl Withdrawal {
-    /// Of these.
+    /// The removal of these ranges.
     pub(crate) const fn new(ranges: Vec<DmaRange>) -> Self {
         Self { ranges, spaces: None, revocation: None }
     }

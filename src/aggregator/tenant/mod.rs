@@ -39,7 +39,7 @@ pub enum TenantState {
         /// Bytes zeroed so far.
         scrub_from: u64,
     },
-    /// Served.
+    /// It is served.
     Active,
     /// Its reset is being carried out; the answer follows.
     Resetting {
@@ -59,7 +59,7 @@ pub enum TenantState {
     },
 }
 
-/// A tenant.
+/// State of a tenant.
 #[derive(Debug)]
 pub struct Tenant {
     /// Its number for the scheduler.
@@ -72,7 +72,7 @@ pub struct Tenant {
     pub uid: u32,
     /// Process of its back end.
     pub pid: i32,
-    /// Its VRAM.
+    /// Its part of VRAM.
     pub partition: Partition,
     /// Guest channel numbers are below this.
     pub channel_limit: u16,
@@ -122,7 +122,7 @@ pub struct Tenant {
     pub violations: u32,
     /// In whose name its files and mappings are closed.
     pub account: Account,
-    /// Counters.
+    /// Its counters.
     pub counters: Counters,
     /// How long its doorbells took.
     pub doorbells: Latency,

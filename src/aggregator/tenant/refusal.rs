@@ -9,7 +9,7 @@ use gpuvmk_gpu::GpuError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Class.
+    /// The kind of refusal.
     pub kind: RefusalKind,
     /// What is wrong, where, and what is allowed.
     pub message: String,

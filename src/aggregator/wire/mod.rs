@@ -35,7 +35,7 @@ pub enum WireError {
     Length {
         /// Kind of message.
         kind: u32,
-        /// Bytes received.
+        /// Number of received bytes.
         got: usize,
     },
     /// A kind that does not exist.
@@ -46,9 +46,9 @@ pub enum WireError {
     Count {
         /// Kind of message.
         kind: u32,
-        /// Entries announced.
+        /// Number of announced entries.
         count: u64,
-        /// Entries allowed.
+        /// Limit of entries.
         limit: usize,
     },
     /// A field with a value that means nothing.

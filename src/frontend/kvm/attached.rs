@@ -153,7 +153,7 @@ impl Attached {
         attached
     }
 
-    /// The function.
+    /// The attached function.
     pub fn function(&self) -> &Arc<dyn PciFunction> {
         &self.function
     }

@@ -37,7 +37,7 @@ pub enum KvmError {
         bus: &'static str,
         /// Its first address.
         base: u64,
-        /// Addresses.
+        /// Number of addresses.
         size: u64,
         /// The problem.
         why: String,

@@ -61,7 +61,7 @@ impl Machine {
     /// without processors.
     ///
     /// # Errors
-    /// KVM refuses.
+    /// See [`KvmError`].
     pub fn new(kvm: &Arc<Kvm>, ram: &[(u64, u64)]) -> Result<Self, KvmError> {
         let vm = Arc::new(kvm.create_vm().map_err(KvmError::call("Creating a virtual machine"))?);
         vm.set_tss_address(TSS_ADDRESS).map_err(KvmError::call("Placing the task state"))?;
@@ -75,7 +75,7 @@ impl Machine {
         Ok(Self { kvm: Arc::clone(kvm), vm, slots, routes, lines, buses: Arc::default(), ram })
     }
 
-    /// Main memory.
+    /// The guest's main memory.
     pub fn ram(&self) -> &Arc<Ram> {
         &self.ram
     }
@@ -98,7 +98,7 @@ impl Machine {
     /// A new processor, in its reset state.
     ///
     /// # Errors
-    /// KVM refuses.
+    /// See [`KvmError`].
     pub fn processor(&self, id: u64) -> Result<Processor, KvmError> {
         let fd = self.vm.create_vcpu(id).map_err(KvmError::call("Creating a processor"))?;
         Ok(Processor::new(fd, Arc::clone(&self.buses)))

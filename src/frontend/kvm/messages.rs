@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// One vector.
+/// State of one MSI vector.
 #[derive(Debug)]
 struct Vector {
     number: u32,

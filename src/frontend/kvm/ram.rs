@@ -19,7 +19,7 @@ struct Part {
     size: u64,
 }
 
-/// Main memory.
+/// The guest's main memory.
 #[derive(Debug)]
 pub struct Ram {
     file: OwnedFd,
@@ -44,7 +44,7 @@ impl Ram {
         Ok(Self { file, memory, parts, _slots: shown })
     }
 
-    /// The file.
+    /// The file of the memory.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -196,7 +196,7 @@ impl Outbox {
         self.put_bytes(part.as_bytes());
     }
 
-    /// Adds bytes.
+    /// Appends bytes to the message.
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
         let place = self.extend(bytes.len());
         for (place, byte) in place.iter_mut().zip(bytes) {

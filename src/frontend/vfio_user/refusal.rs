@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Field {
         /// Command number of the protocol.
         command: u16,
-        /// Field.
+        /// Name of the field.
         field: &'static str,
         /// The value that it held.
         value: u64,

@@ -128,7 +128,7 @@ pub mod region {
     pub const WRITE: u32 = 1 << 1;
     /// Some of it may be mapped.
     pub const MMAP: u32 = 1 << 2;
-    /// Capabilities follow.
+    /// Flag: capabilities follow the structure.
     pub const CAPS: u32 = 1 << 3;
     /// Capability of the parts that may be mapped.
     pub const CAP_SPARSE_MMAP: u16 = 1;
@@ -138,9 +138,9 @@ pub mod region {
 
 /// Interrupt types and the bits of [`IrqInfo::flags`] and [`SetIrqs::flags`].
 pub mod irq {
-    /// The line.
+    /// Index of the INTx line.
     pub const INTX: u32 = 0;
-    /// Messages.
+    /// Index of the MSI vectors.
     pub const MSI: u32 = 1;
     /// Messages by a table in a BAR.
     pub const MSIX: u32 = 2;
@@ -163,11 +163,11 @@ pub mod irq {
     pub const DATA_BOOL: u32 = 1 << 1;
     /// Set: one descriptor for each vector.
     pub const DATA_EVENTFD: u32 = 1 << 2;
-    /// Set: mask.
+    /// Masks the vectors.
     pub const ACTION_MASK: u32 = 1 << 3;
-    /// Set: unmask.
+    /// Unmasks the vectors.
     pub const ACTION_UNMASK: u32 = 1 << 4;
-    /// Set: trigger.
+    /// Signals the vectors, or sets their eventfds.
     pub const ACTION_TRIGGER: u32 = 1 << 5;
 }
 
@@ -201,9 +201,9 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Version {
-    /// Incompatible changes.
+    /// Major version: counts incompatible changes.
     pub major: u16,
-    /// Compatible changes.
+    /// Minor version: counts compatible changes.
     pub minor: u16,
 }
 
@@ -245,9 +245,9 @@ pub struct DeviceInfo {
     pub argsz: u32,
     /// [`device`].
     pub flags: u32,
-    /// Regions.
+    /// Number of regions.
     pub num_regions: u32,
-    /// Interrupt types.
+    /// Number of interrupt types.
     pub num_irqs: u32,
 }
 
@@ -275,13 +275,13 @@ pub struct RegionInfo {
 pub struct SparseMmap {
     /// [`region::CAP_SPARSE_MMAP`].
     pub id: u16,
-    /// 1.
+    /// Version of the structure; 1.
     pub version: u16,
     /// Offset of the next capability; 0 for none.
     pub next: u32,
-    /// 1.
+    /// Number of areas; 1.
     pub nr_areas: u32,
-    /// 0.
+    /// Reserved; 0.
     pub reserved: u32,
     /// Where the part begins in the region.
     pub offset: u64,
@@ -311,9 +311,9 @@ pub struct SetIrqs {
     pub argsz: u32,
     /// [`irq`].
     pub flags: u32,
-    /// Interrupt type.
+    /// VFIO index of the interrupt type.
     pub index: u32,
-    /// First vector.
+    /// The first vector.
     pub start: u32,
     /// Number of vectors.
     pub count: u32,

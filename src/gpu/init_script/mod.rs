@@ -42,9 +42,9 @@ pub enum Step {
     Wait {
         /// The register.
         reg: Reg,
-        /// The bits.
+        /// The bits that are compared.
         mask: u32,
-        /// Their value.
+        /// The value of these bits.
         value: u32,
     },
 }
@@ -70,7 +70,7 @@ impl Script {
         self.sections.get(&section).map(Vec::as_slice)
     }
 
-    /// All steps.
+    /// Number of steps of all sections.
     pub fn steps(&self) -> usize {
         self.sections.values().map(Vec::len).sum()
     }

@@ -35,7 +35,7 @@ pub enum NoScript {
         "nobody read NV_PMC_BOOT_0 in this trace: record BAR0 from the start of the guest on (filter = [\"bar=0\"])"
     )]
     NoChip,
-    /// No driver.
+    /// The trace shows no driver at work.
     #[error("no driver switched PFIFO on in this trace (NV_PMC_ENABLE)")]
     NoDriver,
     /// The falcons were not started, or by DMA.
@@ -65,7 +65,7 @@ pub struct Report {
 enum Phase {
     /// Up to the start of its falcons.
     Starting,
-    /// They run.
+    /// The falcons run.
     Started,
     /// A context is current, whose state is written.
     Golden,

@@ -83,7 +83,7 @@ struct Channel {
     enabled: bool,
 }
 
-/// All channels.
+/// All channels, by their number.
 pub(super) struct Channels {
     channels: BTreeMap<HostChannel, Channel>,
     runlist: Vec<HostChannel>,

@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 const BRIEF: Duration = Duration::from_micros(5);
 const ATTEMPTS: usize = 100;
 
-/// The counters.
+/// The PMU's idle counters.
 #[derive(Clone, Debug)]
 pub(super) struct IdleCounters {
     /// Ticks in a second.

@@ -331,7 +331,7 @@ struct Piece {
     entry: u64,
     /// Index of the first table entry.
     index: u64,
-    /// Table entries.
+    /// Number of table entries.
     count: u64,
     shift: u8,
     /// Bytes from the start of the run.

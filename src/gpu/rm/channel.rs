@@ -34,7 +34,7 @@ const LOOK_MICROS: u32 = 50;
 /// The parameters of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct NewChannel {
-    /// Address space.
+    /// Handle of the address space.
     pub space: Handle,
     /// `NV2080_ENGINE_TYPE` of the runlist.
     pub engine: u32,
@@ -44,7 +44,7 @@ pub struct NewChannel {
     pub entries: u32,
     /// Memory with its USERD.
     pub userd: Handle,
-    /// Offset there.
+    /// Offset of USERD in that memory, in bytes.
     pub userd_offset: u64,
 }
 
@@ -68,7 +68,7 @@ pub fn allowed(class: u32) -> Option<Allowed> {
     GRAPHICS_CLASSES.into_iter().find(|known| known.number == class).map(Allowed::Graphics)
 }
 
-/// A channel.
+/// A channel of the NVIDIA driver, with its group.
 #[derive(Debug)]
 pub struct RmChannel {
     group: Handle,

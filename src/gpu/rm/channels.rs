@@ -65,11 +65,11 @@ impl EngineTable {
 /// The state that a channel has in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
-    /// Never scheduled.
+    /// It was never scheduled.
     New,
     /// On its runlist.
     Running,
-    /// Disabled.
+    /// It is disabled.
     Held,
 }
 
@@ -122,7 +122,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// None yet.
+    /// A table without channels.
     pub fn new(engines: EngineTable) -> Self {
         Self { engines, slots: BTreeMap::new(), turn: 0 }
     }

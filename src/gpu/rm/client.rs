@@ -26,13 +26,13 @@ const FREED_KEPT: usize = 256;
 /// An object in the client's books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Parent.
+    /// Handle of the parent.
     pub parent: Handle,
-    /// Class.
+    /// Its class.
     pub class: Class,
 }
 
-/// A client.
+/// A client of the NVIDIA driver, with the objects that it has made.
 pub struct Client {
     kernel: Arc<dyn Kernel>,
     root: Handle,

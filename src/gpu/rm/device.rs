@@ -48,7 +48,7 @@ pub struct DeviceFacts {
     pub address: String,
     /// Marketing name of the GPU.
     pub name: String,
-    /// Architecture number.
+    /// NVIDIA's number of the architecture.
     pub architecture: u32,
     /// Bytes of VRAM.
     pub vram: u64,
@@ -82,13 +82,13 @@ pub fn address_of(card: &CardInfo) -> String {
 /// A GPU that a client has opened.
 #[derive(Debug)]
 pub struct Device {
-    /// The client.
+    /// The client that owns the device.
     pub client: Client,
     /// `NV01_DEVICE_0`.
     pub device: Handle,
     /// `NV20_SUBDEVICE_0`.
     pub subdevice: Handle,
-    /// Its node.
+    /// Its device node.
     pub node: Node,
     file: OwnedFd,
 }

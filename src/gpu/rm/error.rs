@@ -13,7 +13,7 @@ pub enum RmError {
     Refused {
         /// The call that was made.
         call: String,
-        /// Its answer.
+        /// The driver's status.
         status: RmStatus,
     },
     /// The system call failed.

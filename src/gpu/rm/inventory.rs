@@ -32,7 +32,7 @@ pub struct GpuEntry {
     pub vram: Option<u64>,
     /// Free VRAM in bytes.
     pub vram_free: Option<u64>,
-    /// Copy engines.
+    /// Its copy engines.
     pub copy_engines: Vec<CopyEngineEntry>,
     /// The backends that could use it.
     pub backends: Backends,
@@ -86,7 +86,7 @@ pub struct Inventory {
     pub supported_branches: Vec<u32>,
     /// Why the driver cannot be asked, where it cannot: what an aggregator would say.
     pub problem: Option<String>,
-    /// GPUs.
+    /// All NVIDIA GPUs of the host.
     pub gpus: Vec<GpuEntry>,
     /// The software GPU needs none.
     pub soft: Verdict,

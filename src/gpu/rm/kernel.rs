@@ -48,24 +48,24 @@ impl std::fmt::Display for Node {
 pub struct NewObject {
     /// Client; none for a client itself.
     pub client: Handle,
-    /// Parent.
+    /// Handle of the parent.
     pub parent: Handle,
     /// Handle; none for a client, which the driver numbers.
     pub object: Handle,
-    /// Class.
+    /// Class of the object.
     pub class: Class,
 }
 
 /// Memory of this process that becomes an object.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPages<'a> {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
-    /// Device.
+    /// Handle of the device.
     pub device: Handle,
-    /// Handle.
+    /// Handle of the new object.
     pub object: Handle,
-    /// The memory.
+    /// The memory to register.
     pub memory: &'a Mapping,
     /// First byte, a multiple of the page size.
     pub offset: u64,
@@ -76,11 +76,11 @@ pub struct NewPages<'a> {
 /// Memory that a CPU is to see.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuView {
-    /// Client.
+    /// Handle of the client.
     pub client: Handle,
     /// Device, or subdevice for registers.
     pub device: Handle,
-    /// Memory.
+    /// Handle of the memory object.
     pub memory: Handle,
     /// Offset of the first byte.
     pub offset: u64,

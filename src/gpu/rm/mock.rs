@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-/// The module.
+/// A mock of the kernel module.
 #[derive(Clone, Debug)]
 pub struct Mock {
     state: Arc<Mutex<State>>,
@@ -126,7 +126,7 @@ impl Mock {
         Self { state: Arc::new(Mutex::new(state)), clock: None }
     }
 
-    /// Its state.
+    /// Locks its state.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

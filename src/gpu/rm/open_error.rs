@@ -69,7 +69,7 @@ pub enum OpenError {
         "This process cannot become user {uid}, as only root's can. Start it as that user, or leave the user out"
     )]
     Privileges {
-        /// Wanted.
+        /// Id of the wanted user.
         uid: u32,
         /// The kernel's error.
         #[source]
@@ -116,7 +116,7 @@ pub enum OpenError {
         /// Its architecture.
         architecture: String,
     },
-    /// Another aggregator's.
+    /// Another aggregator has the GPU.
     #[error(
         "GPU {name} at {address} is another aggregator's, which holds the lock of {node}. A GPU has one aggregator: end \
          the other one, or name another GPU (`device` in a GPU's file)"

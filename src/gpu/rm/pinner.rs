@@ -39,7 +39,7 @@ pub enum Order {
     Pin {
         /// The piece.
         key: Key,
-        /// Its file.
+        /// File of the piece.
         file: Arc<OwnedFd>,
         /// Handle of the object.
         object: Handle,
@@ -48,9 +48,9 @@ pub enum Order {
     Free {
         /// The piece.
         key: Key,
-        /// The object.
+        /// Handle of the object.
         object: Handle,
-        /// Its memory.
+        /// The mapping to remove.
         memory: Mapping,
     },
 }
@@ -76,7 +76,7 @@ pub enum Answer {
 /// The objects that orders need.
 #[derive(Clone)]
 pub struct PinContext {
-    /// The module.
+    /// The kernel module.
     pub kernel: Arc<dyn Kernel>,
     /// The GPU's file.
     pub node: Arc<OwnedFd>,

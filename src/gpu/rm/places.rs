@@ -111,9 +111,9 @@ pub enum HostDriver {
         /// The reason.
         why: String,
     },
-    /// One is.
+    /// A driver is loaded.
     Loaded {
-        /// Its version.
+        /// The driver's version.
         version: String,
         /// Its branch, where it is one that can be driven.
         branch: Option<Branch>,
@@ -121,7 +121,7 @@ pub enum HostDriver {
 }
 
 impl HostDriver {
-    /// Its version.
+    /// The driver's version.
     pub fn version(&self) -> Option<&str> {
         match self {
             Self::Loaded { version, .. } => Some(version),

@@ -46,7 +46,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// The words.
+    /// The words of the commands.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
@@ -77,7 +77,7 @@ impl Commands {
         self.methods(COMPUTE, host::SET_OBJECT, &[class])
     }
 
-    /// Copies bytes.
+    /// Adds a copy of bytes between virtual addresses.
     pub fn copy(&mut self, from: u64, to: u64, bytes: u32) -> &mut Self {
         self.transfer(from, to, bytes, 1, COPY_LINE)
     }

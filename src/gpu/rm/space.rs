@@ -39,7 +39,7 @@ pub const WINDOWS: [(u64, u64); 3] =
 /// Guests' addresses are below 2 to this.
 pub const VA_BITS: u8 = 47;
 
-/// Page sizes.
+/// Page sizes, as log2.
 pub const PAGE_SHIFTS: &[u8] = &[12, 16, 21];
 
 const SHAPE: SpaceShape =
@@ -65,9 +65,9 @@ struct Window {
 /// Where the memory is that mappings name.
 #[derive(Debug)]
 pub struct Memories<'a> {
-    /// Video memory.
+    /// VRAM of the GPU.
     pub vram: &'a Vram,
-    /// System memory.
+    /// The ranges of system memory.
     pub system: &'a mut SystemMemory,
 }
 

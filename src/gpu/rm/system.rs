@@ -105,7 +105,7 @@ pub enum Located {
     Waits,
 }
 
-/// All ranges.
+/// All ranges of system memory, with the pieces of their files.
 pub struct SystemMemory {
     ranges: BTreeMap<u64, Range>,
     files: BTreeMap<FileId, File>,

@@ -30,7 +30,7 @@ const UNPIN: u64 = 5_000_000;
 /// A driver, and what makes its time go by.
 #[derive(Debug)]
 pub struct Timed {
-    /// The clock.
+    /// The clock that calls advance.
     pub clock: Arc<ManualClock>,
     mock: Mock,
     zero: Arc<Mutex<u64>>,

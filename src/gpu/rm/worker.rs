@@ -53,7 +53,7 @@ const PLACES: usize = 8;
 /// Bytes that are looked at at a time.
 const CHECK_STEP: u64 = 256 << 10;
 
-/// The channel.
+/// The channel that clears memory.
 #[derive(Debug)]
 pub struct Worker {
     doorbell: Arc<Doorbell>,

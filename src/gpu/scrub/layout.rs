@@ -13,7 +13,7 @@ pub(super) const OWN_SIZE: u64 = 128 << 10;
 
 /// USERD of the channel.
 pub(super) const USERD: u64 = 0;
-/// The ring.
+/// Offset of the ring.
 pub(super) const RING: u64 = 0x1000;
 /// log2 of its entries.
 pub(super) const RING_LOG2: u8 = 6;
@@ -27,7 +27,7 @@ pub(super) const COMMANDS: u64 = 0x3000;
 pub(super) const COMMANDS_SIZE: u64 = 0x200;
 /// The places of each slot, as they were read back.
 pub(super) const SEEN: u64 = 0x1_0000;
-/// Zeros.
+/// Offset of a line of zeros.
 pub(super) const ZEROS: u64 = 0x8000;
 
 /// Bytes of the line of zeros: the largest power of two that an engine's line can have.
@@ -38,7 +38,7 @@ pub(super) const MARK: u64 = 16;
 /// One place is marked in each of these.
 pub(super) const STRIDE: u64 = 0x1_0000;
 
-/// Largest piece.
+/// Size of the largest piece in bytes.
 pub(super) const PIECE: u64 = 4 << 20;
 /// Bytes of a slot's marks.
 pub(super) const SEEN_SIZE: u64 = PIECE / STRIDE * MARK;

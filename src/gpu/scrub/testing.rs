@@ -31,7 +31,7 @@ impl EngineScrub {
     /// Gives the runlist to hardware again.
     ///
     /// # Errors
-    /// The driver's.
+    /// See the driver's errors.
     pub fn list_again(&mut self) -> Result<(), GpuError> {
         self.relist()
     }

@@ -16,7 +16,7 @@ pub(super) type Key = (u8, u64, u64);
 
 const CLASSES: u8 = 64;
 
-/// The index.
+/// The index of runs by target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByTarget {
     keys: BTreeSet<Key>,

@@ -26,7 +26,7 @@ impl Run {
         self.va.0.saturating_add(self.len)
     }
 
-    /// Pages.
+    /// Number of its pages.
     pub fn pages(&self) -> u64 {
         self.len >> self.page_shift
     }

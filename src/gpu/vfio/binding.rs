@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::sysfs::{PciDevice, Sysfs, SysfsError};
 
-/// The driver.
+/// Name of the kernel's VFIO driver.
 pub const VFIO_PCI: &str = "vfio-pci";
 
 /// A word to be written to a file.
@@ -19,7 +19,7 @@ pub struct Step {
     pub what: String,
     /// Path of the file.
     pub file: PathBuf,
-    /// The word.
+    /// The text to write.
     pub word: String,
 }
 

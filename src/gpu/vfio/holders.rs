@@ -18,9 +18,9 @@ const NVIDIA_MAJOR: u32 = 195;
 /// A process that has a node open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
-    /// Its number.
+    /// Id of the process.
     pub process: u32,
-    /// Its name.
+    /// Name of the process.
     pub name: String,
 }
 

@@ -13,7 +13,7 @@ use gpuvmk_pci::InterruptSink;
 /// The eventfds that the kernel writes to.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// MSI.
+    /// Eventfd of the MSI message.
     pub(super) message: EventFd,
     /// The bus reported an error of the card's, or the card is to be given up, so that it can be taken out.
     pub(super) going: EventFd,
@@ -29,7 +29,7 @@ fn event() -> io::Result<EventFd> {
     EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)
 }
 
-/// The thread.
+/// The thread that waits for interrupts.
 #[derive(Debug)]
 pub(super) struct Listener {
     stop: EventFd,

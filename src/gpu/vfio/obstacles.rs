@@ -14,7 +14,7 @@ pub enum Obstacle {
     NoGpu {
         /// PCI address of the function.
         address: PciAddress,
-        /// Its vendor.
+        /// PCI vendor id.
         vendor: u16,
         /// Its class number.
         class: u32,
@@ -33,7 +33,7 @@ pub enum Obstacle {
         /// The processes that use it.
         by: Vec<Holder>,
     },
-    /// No IOMMU.
+    /// The function is in no IOMMU group.
     #[error(
         "{0} is in no IOMMU group, so that nothing would keep it from the host's memory: switch VT-d or AMD-Vi on in the \
          firmware's set-up, boot Intel machines with intel_iommu=on, and see `dmesg | grep -i -e DMAR -e AMD-Vi`"
@@ -48,9 +48,9 @@ pub enum Obstacle {
     GroupShared {
         /// PCI address of the function.
         address: PciAddress,
-        /// Its group.
+        /// Number of its IOMMU group.
         group: u32,
-        /// The others.
+        /// Other functions of the group.
         others: Vec<Member>,
     },
     /// The kernel knows no way to reset it.

@@ -54,10 +54,10 @@ impl Findings {
     }
 }
 
-/// A region.
+/// A region of the card.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct RegionFinding {
-    /// Its name.
+    /// Name of the region.
     pub name: String,
     /// Size in bytes.
     pub size: u64,

@@ -45,13 +45,13 @@ pub enum SysfsError {
 /// A PCI function as the kernel shows it at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PciDevice {
-    /// Its address.
+    /// PCI address of the function.
     pub address: PciAddress,
     /// Its folder in sysfs.
     pub folder: PathBuf,
-    /// Vendor number.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// Device number.
+    /// PCI device id.
     pub device: u16,
     /// Base class, subclass and programming interface, 24 bits.
     pub class: u32,
@@ -76,7 +76,7 @@ pub struct PciDevice {
 /// Functions that the IOMMU cannot tell apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its number.
+    /// Number of the group.
     pub number: u32,
     /// All others in it.
     pub others: Vec<Member>,

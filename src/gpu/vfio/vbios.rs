@@ -56,7 +56,7 @@ pub enum BadVbios {
         /// What was meant, in words.
         what: &'static str,
     },
-    /// Another card's.
+    /// The image is another card's.
     #[error("it is the VBIOS of PCI device {found}, and the card is {wanted}")]
     OtherCard {
         /// The card that it is of.

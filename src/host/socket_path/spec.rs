@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct SocketSpec {
     /// Path of the socket.
     pub path: PathBuf,
-    /// Permission bits.
+    /// Permission bits of the socket.
     pub mode: u32,
     /// Group that owns it.
     pub group: Option<String>,

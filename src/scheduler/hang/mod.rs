@@ -108,7 +108,7 @@ struct Watch {
     told: bool,
 }
 
-/// The watchdog.
+/// The watchdog over all channels.
 #[derive(Debug)]
 pub struct Watchdog {
     limits: HangLimits,
@@ -122,7 +122,7 @@ impl Watchdog {
         Self { limits, watches: BTreeMap::new(), last: None }
     }
 
-    /// The limits.
+    /// The limits in force.
     pub const fn limits(&self) -> &HangLimits {
         &self.limits
     }

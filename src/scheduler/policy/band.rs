@@ -44,7 +44,7 @@ struct Turn {
 /// A VM's use when the last period ended, and the one before.
 type Marks = [Duration; 2];
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct Band {
     settings: Settings,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::rounds::Rounds;
 use super::{Decision, Policy, Settings, VmView, slice};
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Clone, Debug)]
 pub struct BestEffort {
     settings: Settings,

@@ -106,7 +106,7 @@ fn budget(period: Duration, view: &VmView, weights: u64) -> Duration {
     portion(period, view.share.weight.into(), weights)
 }
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct CreditPolicy {
     settings: Settings,

@@ -49,7 +49,7 @@ struct Turn {
     got: Duration,
 }
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct Deadline {
     settings: Settings,

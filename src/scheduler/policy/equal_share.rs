@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::rounds::Rounds;
 use super::{Decision, Policy, Settings, VmView, slice};
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct EqualShare {
     settings: Settings,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Admission, Decision, Policy, VmView};
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 

@@ -25,7 +25,7 @@ const WHOLE: u32 = 100;
 /// parts get less than a turn.
 const MOST_TURNS: u32 = 50;
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct FixedShare {
     settings: Settings,

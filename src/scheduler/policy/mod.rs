@@ -47,7 +47,7 @@ pub struct VmView {
 /// The VMs whose channels may be on the runlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Everybody's.
+    /// All VMs'.
     All,
     /// One VM's.
     Only(TenantId),

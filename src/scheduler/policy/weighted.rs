@@ -91,7 +91,7 @@ impl Turn {
     }
 }
 
-/// The policy.
+/// The policy; see the module.
 #[derive(Debug)]
 pub struct Weighted {
     settings: Settings,

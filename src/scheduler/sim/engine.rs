@@ -37,7 +37,7 @@ pub(super) struct Channel {
     known: u32,
     /// begun,
     pub fetched: u32,
-    /// and done.
+    /// Number of pieces that are done.
     done: u32,
     listed: bool,
 }
@@ -90,7 +90,7 @@ enum State {
     },
 }
 
-/// An engine.
+/// The model of an engine.
 #[derive(Debug)]
 pub(super) struct EngineModel {
     gpu: GpuModel,
@@ -176,7 +176,7 @@ impl EngineModel {
         self.waiting = self.waiting.saturating_add(1);
     }
 
-    /// A doorbell.
+    /// Rings a channel's doorbell.
     pub fn ring(&mut self, number: HostChannel, channel: &mut Channel, put: u32) {
         channel.known = put;
         self.note_runnable(number, channel);

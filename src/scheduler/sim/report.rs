@@ -19,7 +19,7 @@ const JUDGED_FROM: Duration = Duration::from_secs(1);
 /// Part of its time in which a VM must have had work to count as one that always wants more.
 const BUSY: f64 = 0.95;
 
-/// The result.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Everything is as expected.
@@ -28,7 +28,7 @@ pub struct Report {
     pub problems: Vec<String>,
     /// The policy at the end.
     pub policy: &'static str,
-    /// Virtual time.
+    /// Length of the run in seconds of virtual time.
     pub seconds: f64,
     /// Jain's index of the VMs that always wanted more, each measured by what it is entitled to; `None` when
     /// there are fewer than two.
@@ -42,16 +42,16 @@ pub struct Report {
     pub idle_with_work: f64,
     /// Changes from one VM to another.
     pub switches: u64,
-    /// Engines.
+    /// One row for each engine.
     pub engines: Vec<EngineReport>,
-    /// VMs.
+    /// One row for each VM.
     pub vms: Vec<VmReport>,
     /// Length of a step of [`VmReport::course`], in seconds.
     #[serde(skip)]
     pub step: f64,
 }
 
-/// An engine.
+/// Figures of an engine.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineReport {
     /// Name of the engine.
@@ -64,10 +64,10 @@ pub struct EngineReport {
     pub switches: u64,
 }
 
-/// A VM.
+/// Figures of a VM.
 #[derive(Clone, Debug, Serialize)]
 pub struct VmReport {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
     /// Name of its kind.
     pub kind: String,

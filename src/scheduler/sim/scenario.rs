@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::share::{Share, ShareSetting};
 use gpuvmk_chip::Engine;
 
-/// A scenario.
+/// A scenario for the simulator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Virtual time that it takes.
@@ -22,7 +22,7 @@ pub struct Scenario {
     pub gpu: GpuModel,
     /// Steps of the picture of shares over time.
     pub window: Duration,
-    /// VMs.
+    /// The kinds of VMs.
     pub vms: Vec<VmKind>,
     /// Changes during the run, by time.
     pub changes: Vec<Change>,
@@ -68,7 +68,7 @@ pub struct VmKind {
 /// Work of one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Its engine.
+    /// Engine of the work.
     pub engine: Engine,
     /// How long each piece of work takes.
     pub length: Length,
@@ -94,14 +94,14 @@ pub enum Length {
 pub enum Arrival {
     /// So long after the last one is done; so many are submitted at a time.
     Closed {
-        /// Pause.
+        /// Pause after each piece of work.
         think: Duration,
         /// Pieces of work that are submitted and not done.
         depth: u32,
     },
     /// Regularly, done or not.
     Periodic {
-        /// Distance.
+        /// Time between two submissions.
         every: Duration,
     },
     /// As recorded: when, and how long each takes.

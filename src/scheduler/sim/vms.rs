@@ -17,7 +17,7 @@ pub(super) fn tenant(place: usize) -> TenantId {
     TenantId(u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1))
 }
 
-/// A VM.
+/// State of a VM in a run.
 #[derive(Debug)]
 pub(super) struct SimVm {
     pub id: TenantId,

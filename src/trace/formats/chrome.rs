@@ -24,7 +24,7 @@ pub struct Events<W> {
     sources: Vec<Source>,
 }
 
-/// One trace.
+/// State of one trace of the output.
 #[derive(Debug)]
 struct Source {
     /// Engines in the order of their first switch, with who has them since when.
@@ -38,7 +38,7 @@ impl<W: Write> Events<W> {
     /// numbers.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn new(mut sink: W, sources: &[&str]) -> Result<Self> {
         sink.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let tracks = |_: &&str| Source { engines: Vec::new(), channels: HashSet::new() };
@@ -67,7 +67,7 @@ impl<W: Write> Events<W> {
     /// Adds an entry of a trace. Times are in microseconds.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn push(&mut self, entry: &Entry, source: usize, names: &impl RegisterNames) -> Result<()> {
         let process = source + 1;
         let args = json_lines::details(&entry.event, names);
@@ -157,7 +157,7 @@ impl<W: Write> Events<W> {
     /// Writes what is left.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn finish(mut self) -> Result<()> {
         self.sink.write_all(b"\n]}\n")?;
         self.sink.flush()

@@ -16,7 +16,7 @@ impl<W: Write> Rows<W> {
     /// Writes the headings.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn new(sink: W) -> Result<Self> {
         let mut rows = csv::Writer::from_writer(sink);
         rows.write_record([
@@ -28,7 +28,7 @@ impl<W: Write> Rows<W> {
     /// Writes an entry. Offsets and values are hexadecimal; `details` is JSON.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn push(&mut self, entry: &Entry, source: &str, names: &impl RegisterNames) -> Result<()> {
         let (nanos, kind) = (entry.nanos.to_string(), entry.event.kind().word());
         match &entry.event {
@@ -61,7 +61,7 @@ impl<W: Write> Rows<W> {
     /// Writes what is left.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn finish(mut self) -> Result<()> {
         self.rows.flush()
     }

@@ -10,7 +10,7 @@ use crate::text::{self, RegisterNames};
 /// Writes an entry.
 ///
 /// # Errors
-/// Writing failed.
+/// The sink's.
 pub fn write(entry: &Entry, source: &str, names: &impl RegisterNames, to: &mut impl Write) -> Result<()> {
     let mut object = Map::new();
     object.insert("ns".into(), entry.nanos.into());

@@ -23,7 +23,7 @@ use gpuvmk_chip::registers::{Reg, RegisterDef};
 /// The domain of BAR0.
 const MMIO: &str = "NV_MMIO";
 
-/// A database.
+/// A register database.
 #[derive(Debug)]
 pub struct Rnndb {
     tree: Tree,

@@ -18,7 +18,7 @@ pub enum WindowId {
 /// How a translated BAR is to find memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowBlock {
-    /// VRAM directly.
+    /// The window shows VRAM directly.
     Physical,
     /// Through this instance block's page tables.
     Instance(PhysicalAddress),

@@ -43,9 +43,9 @@ impl Activity {
 /// A change of a counter's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterChange {
-    /// Other engines.
+    /// The counter watches other engines.
     Mask(Word),
-    /// Another mode.
+    /// The counter changes its mode.
     Ctrl(Word),
     /// A write to the counter itself.
     Count(Word),
@@ -54,7 +54,7 @@ pub enum CounterChange {
 /// A register of these counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleRegister {
-    /// Who rests.
+    /// The engines that are idle.
     Status,
     /// The engines that a counter watches.
     Mask(u32),

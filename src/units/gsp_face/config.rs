@@ -14,7 +14,7 @@ use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 const PM_CAPABILITY: u8 = 0x60;
 const MSI_CAPABILITY: u8 = 0x68;
 const PCIE_CAPABILITY: u8 = 0x78;
-/// NVIDIA.
+/// NVIDIA's PCI vendor id.
 const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
 const CLASS: u32 = 0x03_0200;
@@ -26,7 +26,7 @@ pub struct GspFaceConfig {
     pub hal: &'static Hal,
     /// PCI device id. Drivers tell the chip by its registers.
     pub device_id: u16,
-    /// PCI revision.
+    /// PCI revision id.
     pub revision: u8,
     /// Subsystem vendor id.
     pub subsystem_vendor: u16,

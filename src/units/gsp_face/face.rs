@@ -71,7 +71,7 @@ impl Face {
         tell_unlisted(&mut units);
     }
 
-    /// Function reset.
+    /// Handles a function reset.
     pub fn reset(&self) {
         let mut units = self.lock();
         units.reset();

@@ -35,7 +35,7 @@ impl IdentityPage {
         page
     }
 
-    /// Function reset.
+    /// Handles a function reset.
     pub fn reset(&self) {
         let registers = (0..PAGE_SIZE).step_by(4).filter_map(|offset| u32::try_from(offset).ok()).map(Reg);
         let reset = |reg| self.registers.definition(reg).map_or(0, |definition| definition.reset);

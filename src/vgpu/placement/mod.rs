@@ -127,7 +127,7 @@ impl PagePlacement {
         self.share(0..BAR3_MAPPED)
     }
 
-    /// PRAMIN's.
+    /// The memory of PRAMIN's window.
     ///
     /// # Errors
     /// No descriptor is left.

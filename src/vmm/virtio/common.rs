@@ -61,7 +61,7 @@ struct Registers {
 /// Where the driver has put the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueuePlace {
-    /// Entries.
+    /// Number of entries.
     pub(super) size: u16,
     /// The driver wants it to be used.
     pub(super) enabled: bool,
@@ -119,7 +119,7 @@ impl Common {
         self.accepted >> feature & 1 != 0
     }
 
-    /// The queue.
+    /// The place of the queue.
     pub(super) const fn queue(&self) -> QueuePlace {
         self.queue
     }
@@ -134,7 +134,7 @@ impl Common {
         tell
     }
 
-    /// As new.
+    /// Resets the device.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.offered);
     }

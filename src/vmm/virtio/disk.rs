@@ -85,7 +85,7 @@ impl Disk {
         Ok(Self { file, sectors: size / SECTOR, read_only })
     }
 
-    /// Its size.
+    /// Size in sectors of 512 bytes.
     pub const fn sectors(&self) -> u64 {
         self.sectors
     }

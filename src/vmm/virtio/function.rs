@@ -56,7 +56,7 @@ struct Shared {
     device: Config,
 }
 
-/// A disk.
+/// A virtio disk as a PCI function.
 pub struct VirtioDisk {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

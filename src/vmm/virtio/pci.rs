@@ -9,7 +9,7 @@ use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
 /// The BAR with all structures.
 pub(super) const BAR: u8 = 0;
-/// Its bytes.
+/// Size of the BAR in bytes.
 const BAR_SIZE: u64 = 0x4000;
 /// Bytes between structures: a page, so that the page number identifies each.
 pub(super) const STRUCTURE: u64 = 0x1000;

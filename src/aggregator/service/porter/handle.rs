@@ -54,7 +54,7 @@ pub(in crate::service) struct Rings {
 }
 
 impl Rings {
-    /// Makes them.
+    /// Allocates the rings.
     ///
     /// # Errors
     /// Out of memory or descriptors.

@@ -66,11 +66,11 @@ pub struct Alloc {
     pub rights: u64,
     /// Size of the parameters.
     pub params_size: u32,
-    /// Serialisation; none.
+    /// Flags of serialisation; 0.
     pub flags: u32,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad: u32,
 }
 layout!(Alloc, 48, params @ 16, params_size @ 32, status @ 40);
@@ -104,7 +104,7 @@ pub struct Control {
     pub flags: u32,
     /// Pointer to the parameters.
     pub params: u64,
-    /// Their size.
+    /// Size of the parameters in bytes.
     pub params_size: u32,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
@@ -126,7 +126,7 @@ pub struct AllocMemory {
     pub class: u32,
     /// Flags, see [`super::flags::REGISTER_PAGES`].
     pub flags: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// Address of the memory.
     pub memory: u64,
@@ -134,11 +134,11 @@ pub struct AllocMemory {
     pub limit: u64,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
     /// File of a CPU mapping; none.
     pub fd: i32,
-    /// Padding.
+    /// Padding; 0.
     pub pad2: u32,
 }
 layout!(AllocMemory, 56, memory @ 24, limit @ 32, status @ 40, fd @ 48);
@@ -153,7 +153,7 @@ pub struct MapMemory {
     pub device: Handle,
     /// Handle of the memory object.
     pub memory: Handle,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// Offset of the first byte.
     pub offset: u64,
@@ -163,11 +163,11 @@ pub struct MapMemory {
     pub address: u64,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Flags.
+    /// Flags; see [`super::flags`].
     pub flags: u32,
     /// The file that becomes the mapping's.
     pub fd: i32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(MapMemory, 56, offset @ 16, address @ 32, status @ 40, flags @ 44, fd @ 48);
@@ -182,13 +182,13 @@ pub struct UnmapMemory {
     pub device: Handle,
     /// Handle of the memory object.
     pub memory: Handle,
-    /// Padding.
+    /// Padding; 0.
     pub pad: u32,
-    /// The mapping.
+    /// Address of the mapping in this process.
     pub address: u64,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Flags.
+    /// Flags; see [`super::flags`].
     pub flags: u32,
 }
 layout!(UnmapMemory, 32, address @ 16, status @ 24);
@@ -215,13 +215,13 @@ pub struct MapDma {
     pub flags2: u32,
     /// Storage kind, where flags say so.
     pub kind: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// GPU virtual address.
     pub va: u64,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(MapDma, 64, flags @ 32, flags2 @ 36, kind @ 40, va @ 48, status @ 56);
@@ -240,7 +240,7 @@ pub struct UnmapDma {
     pub memory: Handle,
     /// Flags; always 0.
     pub flags: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// GPU virtual address.
     pub va: u64,
@@ -248,7 +248,7 @@ pub struct UnmapDma {
     pub size: u64,
     /// Status that the driver returns; see [`RmStatus`](super::RmStatus).
     pub status: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(UnmapDma, 48, flags @ 16, va @ 24, size @ 32, status @ 40);
@@ -257,7 +257,7 @@ layout!(UnmapDma, 48, flags @ 16, va @ 24, size @ 32, status @ 40);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct RegisterFd {
-    /// Control file.
+    /// Descriptor of the control node.
     pub control: i32,
 }
 layout!(RegisterFd, 4);
@@ -296,13 +296,13 @@ layout!(GetEventData, 16, more @ 8, status @ 12);
 pub struct EventData {
     /// The event object.
     pub object: Handle,
-    /// Notification index.
+    /// Index of the notification.
     pub index: u32,
     /// Depends on the notification.
     pub info32: u32,
     /// Depends on the notification.
     pub info16: u16,
-    /// Padding.
+    /// Padding; 0.
     pub pad: u16,
 }
 layout!(EventData, 16);
@@ -326,41 +326,41 @@ layout!(CheckVersion, 72, version @ 8);
 pub struct CardInfo {
     /// Nonzero when there is one.
     pub valid: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: [u8; 3],
-    /// PCI domain.
+    /// PCI domain number.
     pub domain: u32,
-    /// PCI bus.
+    /// PCI bus number.
     pub bus: u8,
-    /// PCI slot.
+    /// PCI device number, 0 to 31.
     pub slot: u8,
-    /// PCI function.
+    /// PCI function number, 0 to 7.
     pub function: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u8,
-    /// PCI vendor.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// PCI device.
+    /// PCI device id.
     pub device: u16,
     /// The driver's number for the GPU.
     pub gpu_id: u32,
-    /// Interrupt line.
+    /// Number of the interrupt line.
     pub interrupt: u16,
-    /// Padding.
+    /// Padding; 0.
     pub pad2: u16,
-    /// BAR0 address.
+    /// Physical address of BAR0.
     pub registers: u64,
-    /// BAR0 size.
+    /// Size of BAR0 in bytes.
     pub registers_size: u64,
-    /// BAR1 address.
+    /// Physical address of BAR1.
     pub framebuffer: u64,
-    /// BAR1 size.
+    /// Size of BAR1 in bytes.
     pub framebuffer_size: u64,
     /// N of `/dev/nvidiaN`.
     pub minor: u32,
     /// Name of the device, where it has one.
     pub name: [u8; 10],
-    /// Padding.
+    /// Padding; 0.
     pub pad3: [u8; 2],
 }
 layout!(CardInfo, 72, domain @ 4, vendor @ 12, gpu_id @ 16, registers @ 24, framebuffer_size @ 48, minor @ 56);

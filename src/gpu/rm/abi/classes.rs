@@ -10,9 +10,9 @@ use super::calls::layout;
 /// A class: its number, and its name for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Number.
+    /// Class number.
     pub number: u32,
-    /// NVIDIA's name.
+    /// NVIDIA's name of the class.
     pub name: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub struct RootParams {
     pub process: u32,
     /// Name of the process.
     pub name: [u8; 100],
-    /// Padding.
+    /// Padding; 0.
     pub pad: u32,
     /// Kernel pointer; none.
     pub pid_info: u64,
@@ -72,27 +72,27 @@ impl Default for RootParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct DeviceParams {
-    /// Device instance.
+    /// The driver's number of the device.
     pub device: u32,
     /// Handle of the client.
     pub client_share: Handle,
-    /// None.
+    /// Not used; 0.
     pub target_client: Handle,
-    /// None.
+    /// Not used; 0.
     pub target_device: Handle,
     /// Flags; always 0.
     pub flags: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// Size of the default address space; 0.
     pub va_size: u64,
-    /// Default.
+    /// 0: the driver's default.
     pub va_start: u64,
-    /// Default.
+    /// 0: the driver's default.
     pub va_limit: u64,
     /// 0: several address spaces.
     pub va_mode: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(DeviceParams, 56, va_size @ 24);
@@ -101,7 +101,7 @@ layout!(DeviceParams, 56, va_size @ 24);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct SubdeviceParams {
-    /// Subdevice instance.
+    /// Number of the subdevice; 0.
     pub subdevice: u32,
 }
 layout!(SubdeviceParams, 4);
@@ -110,7 +110,7 @@ layout!(SubdeviceParams, 4);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct UsermodeParams {
-    /// Through BAR1.
+    /// 1: mapped through BAR1.
     pub bar1: u8,
     /// The privileged page.
     pub privileged: u8,
@@ -129,25 +129,25 @@ pub struct MemoryParams {
     pub flags: u32,
     /// Surface geometry; none.
     pub width: u32,
-    /// None.
+    /// Not used; 0.
     pub height: u32,
-    /// None.
+    /// Not used; 0.
     pub pitch: i32,
     /// See [`super::flags::attr`].
     pub attr: u32,
     /// See [`super::flags::attr2`].
     pub attr2: u32,
-    /// None.
+    /// Not used; 0.
     pub format: u32,
-    /// None.
+    /// Not used; 0.
     pub compression: u32,
-    /// None.
+    /// Not used; 0.
     pub zcull: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
-    /// No range.
+    /// Not used; 0.
     pub range_low: u64,
-    /// No range.
+    /// Not used; 0.
     pub range_high: u64,
     /// Size in bytes.
     pub size: u64,
@@ -155,21 +155,21 @@ pub struct MemoryParams {
     pub alignment: u64,
     /// Address, where the flags fix one.
     pub offset: u64,
-    /// Filled in.
+    /// The driver fills this in.
     pub limit: u64,
-    /// Filled in.
+    /// The driver fills this in.
     pub address: u64,
-    /// None.
+    /// Not used; 0.
     pub tag_offset: u32,
     /// Address space, for reservations.
     pub space: Handle,
-    /// None.
+    /// Not used; 0.
     pub internal: u32,
-    /// None.
+    /// Not used; 0.
     pub tag: u32,
-    /// None.
+    /// Not used; 0.
     pub numa_node: i32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(MemoryParams, 128, attr @ 24, range_low @ 48, size @ 64, offset @ 80, address @ 96, space @ 108);
@@ -184,19 +184,19 @@ pub struct SpaceParams {
     pub flags: u32,
     /// Size; 0: all.
     pub size: u64,
-    /// Default.
+    /// 0: the driver's default.
     pub internal_start: u64,
-    /// Default.
+    /// 0: the driver's default.
     pub internal_limit: u64,
-    /// Default.
+    /// 0: the driver's default.
     pub big_page: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: u32,
     /// Its first address.
     pub base: u64,
-    /// None.
+    /// Not used; 0.
     pub pasid: u32,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: u32,
 }
 layout!(SpaceParams, 56, base @ 40, pasid @ 48);
@@ -205,7 +205,7 @@ layout!(SpaceParams, 56, base @ 40, pasid @ 48);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct GroupParams {
-    /// Error notifier.
+    /// Handle of the error notifier's memory.
     pub error: Handle,
     /// ECC error notifier.
     pub ecc_error: Handle,
@@ -213,9 +213,9 @@ pub struct GroupParams {
     pub space: Handle,
     /// `NV2080_ENGINE_TYPE`.
     pub engine: u32,
-    /// No.
+    /// 0: no.
     pub vgpu_plugin: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad: [u8; 3],
 }
 layout!(GroupParams, 20);
@@ -226,15 +226,15 @@ layout!(GroupParams, 20);
 pub struct ChannelParams {
     /// Memory that errors are written to.
     pub error: Handle,
-    /// None.
+    /// Not used; 0.
     pub buffer: Handle,
     /// Virtual address of the ring.
     pub gpfifo: u64,
-    /// Its entries.
+    /// Number of the ring's entries.
     pub entries: u32,
     /// Flags; always 0.
     pub flags: u32,
-    /// None.
+    /// Not used; 0.
     pub context_share: Handle,
     /// None: the group's.
     pub space: Handle,
@@ -244,11 +244,11 @@ pub struct ChannelParams {
     pub userd_offset: [u64; 8],
     /// `NV2080_ENGINE_TYPE`.
     pub engine: u32,
-    /// None.
+    /// Not used; 0.
     pub cid: u32,
-    /// None.
+    /// Not used; 0.
     pub subdevice: u32,
-    /// None.
+    /// Not used; 0.
     pub ecc_error: Handle,
     /// Reserved; used by clients in firmware.
     pub reserved: [u8; 224],
@@ -282,7 +282,7 @@ impl Default for ChannelParams {
 pub struct CopyParams {
     /// 1: the engine is a `NV2080_ENGINE_TYPE`.
     pub version: u32,
-    /// The engine.
+    /// Engine number, as the driver numbers them.
     pub engine: u32,
 }
 layout!(CopyParams, 8);
@@ -293,7 +293,7 @@ layout!(CopyParams, 8);
 pub struct EventParams {
     /// Client whose object is watched.
     pub client: Handle,
-    /// The object.
+    /// Handle of the object.
     pub source: Handle,
     /// Class of the event.
     pub class: u32,

@@ -9,7 +9,7 @@ use super::calls::layout;
 
 /// A control's parameters, which know their command.
 pub trait ControlParams: FromBytes + IntoBytes + KnownLayout + Immutable {
-    /// Command number.
+    /// Number of the control command.
     const COMMAND: u32;
     /// NVIDIA's name, for messages.
     const NAME: &'static str;
@@ -31,17 +31,17 @@ macro_rules! control {
 pub struct IdInfo {
     /// The driver's number for the GPU.
     pub gpu_id: u32,
-    /// Flags.
+    /// Flags; see [`super::flags`].
     pub flags: u32,
-    /// Device instance.
+    /// The driver's number of the device.
     pub device: u32,
-    /// Subdevice instance.
+    /// Number of the subdevice; 0.
     pub subdevice: u32,
-    /// Unused here.
+    /// Not used here.
     pub sli: u32,
-    /// Board.
+    /// Board id.
     pub board: u32,
-    /// GPU instance.
+    /// The driver's number of the GPU.
     pub instance: u32,
     /// NUMA node, or -1.
     pub numa: i32,
@@ -52,11 +52,11 @@ control!(IdInfo = 0x205, "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2", 32);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct HandleInfo {
-    /// The object.
+    /// Handle of the object.
     pub object: Handle,
     /// 2: its class.
     pub index: u32,
-    /// Filled in.
+    /// The driver fills this in.
     pub data: u64,
 }
 control!(HandleInfo = 0xd02, "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO", 16, data @ 8);
@@ -69,13 +69,13 @@ pub struct PteBlock {
     pub page_size: u64,
     /// Bytes of an entry.
     pub entry_size: u64,
-    /// Compression tag.
+    /// Compression tag of the page.
     pub tag: u32,
     /// Storage kind, as in a page-table entry.
     pub kind: u32,
     /// See [`PteBlock::is_plain`].
     pub flags: u32,
-    /// Padding.
+    /// Padding; 0.
     pub unused: u32,
 }
 
@@ -101,17 +101,17 @@ impl PteBlock {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct PteInfo {
-    /// The address.
+    /// The physical address.
     pub address: u64,
-    /// 0: any.
+    /// Number of the subdevice; 0: any.
     pub subdevice: u32,
     /// Not 0: no tables are made for it.
     pub as_it_is: u32,
-    /// The entries.
+    /// One block for each page size.
     pub blocks: [PteBlock; 5],
     /// The address space.
     pub space: Handle,
-    /// Padding.
+    /// Padding; 0.
     pub unused: u32,
 }
 control!(PteInfo = 0x0080_1801, "NV0080_CTRL_CMD_DMA_GET_PTE_INFO", 184, blocks @ 16, space @ 176);
@@ -120,7 +120,7 @@ control!(PteInfo = 0x0080_1801, "NV0080_CTRL_CMD_DMA_GET_PTE_INFO", 184, blocks 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct NameString {
-    /// 0: ASCII.
+    /// Character set; 0: ASCII.
     pub flags: u32,
     /// Name, padded with zeros.
     pub name: [u8; 128],
@@ -139,13 +139,13 @@ impl Default for NameString {
 pub struct ArchInfo {
     /// Such as 0x180 for GH100.
     pub architecture: u32,
-    /// Within it.
+    /// Implementation number within the architecture.
     pub implementation: u32,
-    /// Revision.
+    /// Revision number of the chip.
     pub revision: u32,
-    /// Sub-revision.
+    /// Sub-revision number of the chip.
     pub subrevision: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad: [u8; 3],
 }
 control!(ArchInfo = 0x2080_1701, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", 16);
@@ -173,9 +173,9 @@ impl Default for Engines {
 pub struct CopyCaps {
     /// `NV2080_ENGINE_TYPE`.
     pub engine: u32,
-    /// Bits.
+    /// Capability bits.
     pub caps: [u8; 2],
-    /// Padding.
+    /// Padding; 0.
     pub pad: [u8; 2],
 }
 control!(CopyCaps = 0x2080_2a03, "NV2080_CTRL_CMD_CE_GET_CAPS_V2", 8);
@@ -205,9 +205,9 @@ pub struct FbQuestion {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct FbInfo {
-    /// Questions.
+    /// Number of questions.
     pub count: u32,
-    /// Them.
+    /// The questions, with their answers.
     pub list: [FbQuestion; 128],
 }
 control!(FbInfo = 0x2080_1303, "NV2080_CTRL_CMD_FB_GET_INFO_V2", 1028);
@@ -229,19 +229,19 @@ pub const FB_BAR1_FREE: u32 = 0x1d;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct SetNotification {
-    /// Notification index.
+    /// Index of the notification.
     pub event: u32,
     /// See [`super::flags::NOTIFY_REPEAT`].
     pub action: u32,
-    /// No.
+    /// 0: no.
     pub notify_state: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: [u8; 3],
-    /// Unused.
+    /// Not used; 0.
     pub info32: u32,
-    /// Unused.
+    /// Not used; 0.
     pub info16: u16,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: [u8; 2],
 }
 control!(SetNotification = 0x2080_0301, "NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION", 20, info32 @ 12);
@@ -255,21 +255,21 @@ pub const DISABLE_MAX: usize = 64;
 pub struct DisableChannels {
     /// 1 to disable.
     pub disable: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad0: [u8; 3],
-    /// Channels.
+    /// Number of channels.
     pub count: u32,
     /// 1: without preempting.
     pub only_scheduling: u8,
-    /// No.
+    /// 0: no.
     pub rewind: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad1: [u8; 6],
-    /// None.
+    /// Not used; 0.
     pub preempt_event: u64,
     /// Client of each.
     pub clients: [Handle; DISABLE_MAX],
-    /// Channels.
+    /// Handles of the channels.
     pub channels: [Handle; DISABLE_MAX],
 }
 control!(DisableChannels = 0x2080_110b, "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS", 536, only_scheduling @ 8, preempt_event @ 16);
@@ -296,9 +296,9 @@ impl Default for DisableChannels {
 pub struct GroupSchedule {
     /// 1 to enable.
     pub enable: u8,
-    /// No.
+    /// 0: no.
     pub skip_submit: u8,
-    /// No.
+    /// 0: no.
     pub skip_enable: u8,
 }
 control!(GroupSchedule = 0xa06c_0101, "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE", 3);
@@ -320,7 +320,7 @@ pub struct GroupPreempt {
     pub wait: u8,
     /// 1: the time below counts.
     pub manual_timeout: u8,
-    /// Padding.
+    /// Padding; 0.
     pub pad: [u8; 2],
     /// Time in microseconds.
     pub timeout_micros: u32,
@@ -331,7 +331,7 @@ control!(GroupPreempt = 0xa06c_0105, "NVA06C_CTRL_CMD_PREEMPT", 8, timeout_micro
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct WorkSubmitToken {
-    /// Filled in.
+    /// The driver fills this in.
     pub token: u32,
 }
 control!(WorkSubmitToken = 0xc36f_0108, "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN", 4);

@@ -35,7 +35,7 @@ pub use status::RmStatus;
 pub struct Handle(pub u32);
 
 impl Handle {
-    /// No object.
+    /// The handle that means no object.
     pub const NONE: Self = Self(0);
 }
 

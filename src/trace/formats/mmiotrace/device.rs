@@ -4,7 +4,7 @@ use crate::event::Place;
 use crate::header::{Function, FunctionRegion, FunctionRegionKind};
 use gpuvmk_pci::Region;
 
-/// NVIDIA.
+/// NVIDIA's PCI vendor id.
 const VENDOR: u16 = 0x10de;
 
 /// Bits of a memory BAR that are no address.

@@ -77,7 +77,7 @@ impl<W: Write> Exporter<W> {
     /// Writes what comes before the first entry.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn new(sink: W, header: &Header, bases: &Bases) -> Result<Self> {
         let imported = header.from.as_deref() == Some(FORMAT);
         let set = header.chip.as_deref().and_then(RegisterSet::by_name);
@@ -123,7 +123,7 @@ impl<W: Write> Exporter<W> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn push(&mut self, entry: &Entry) -> Result<()> {
         let told = self.told.take();
         match &entry.event {
@@ -228,7 +228,7 @@ impl<W: Write> Exporter<W> {
     /// Writes what is left; returns what was written to.
     ///
     /// # Errors
-    /// Writing failed.
+    /// The sink's.
     pub fn finish(mut self) -> Result<W> {
         self.sink.flush()?;
         Ok(self.sink)

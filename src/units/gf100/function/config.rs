@@ -23,7 +23,7 @@ const BAR5_SIZE: u64 = 128;
 const PM_CAPABILITY: u8 = 0x60;
 const MSI_CAPABILITY: u8 = 0x68;
 const PCIE_CAPABILITY: u8 = 0x78;
-/// NVIDIA.
+/// NVIDIA's PCI vendor id.
 pub(super) const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
 pub(super) const CLASS: u32 = 0x03_0200;
@@ -33,7 +33,7 @@ pub(super) const CLASS: u32 = 0x03_0200;
 pub struct Gf100Config {
     /// PCI device id. Drivers tell the chip by its registers.
     pub device_id: u16,
-    /// PCI revision.
+    /// PCI revision id.
     pub revision: u8,
     /// Subsystem vendor id.
     pub subsystem_vendor: u16,

@@ -21,7 +21,7 @@ use gpuvmk_backend::EngineBackend;
 pub struct Gf100State {
     /// Version of all of it.
     pub version: Version<1, 1>,
-    /// Units.
+    /// The register units.
     pub registers: RegistersState,
     /// Where BAR1 finds memory.
     pub bar1: FermiTablesState,

@@ -27,7 +27,7 @@ use gpuvmk_host::clock::Clock;
 pub struct GspFaceState {
     /// Version of all of it.
     pub version: Version<1, 1>,
-    /// Units.
+    /// The register units.
     pub registers: RegistersState,
     /// GSP, with its objects, channels and queues.
     pub gsp: GspState,
@@ -52,7 +52,7 @@ pub struct GspFaceState {
 pub struct Parts {
     /// GSP.
     pub gsp: Gsp,
-    /// Units.
+    /// The register units.
     pub face: Face,
     /// The first page of BAR0.
     pub identity: IdentityPage,

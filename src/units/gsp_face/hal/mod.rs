@@ -2,8 +2,8 @@
 //! generation.
 //!
 //! All files beside this folder serve every generation. What they do not know by themselves they read here: a
-//! table of registers, places of fields, sizes, small enumerations. A register that only some generations have
-//! is named in their row alone. docs/adr/0016-hal.md says what other generations need.
+//! table of registers, places of fields, sizes, small enumerations. A register that only some generations
+//! have is named in their row alone. docs/adr/0016-hal.md says what other generations need.
 
 mod doorbell;
 mod gh100;
