@@ -7,8 +7,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::Gpu;
 use super::fake::{FakeBackend, RAM};
 use super::gsp_queues::{LIBOS, Queues, Ram};
+use crate::gsp_face::hal::Boot;
 use gpuvmk_chip::gh100::fsp::{
-    COT_VERSION, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
+    CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };
 use gpuvmk_gsp::abi::common::classes::{FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV01_DEVICE_0, NV01_ROOT};
@@ -101,10 +102,16 @@ impl<'a> Driver<'a> {
 
     /// Sends FSP the boot message.
     pub fn send_fsp(&self, parameters: u64) {
+        let Boot::Fsp(boot) = self.gpu.function.hal().boot;
+        self.send_fsp_version(parameters, boot.message_version);
+    }
+
+    /// Sends FSP a boot message of some version.
+    pub fn send_fsp_version(&self, parameters: u64, version: u16) {
         let mut message = CotMessage::new_zeroed();
         message.headers.mctp = MCTP_SINGLE_PACKET.into();
         message.headers.nvdm = nvdm_header(NVDM_COT).into();
-        message.version = COT_VERSION.into();
+        message.version = version.into();
         message.size = 860.into();
         message.boot_params = parameters.into();
         assert_eq!(self.gpu.rd(0x8f_2c00), self.gpu.rd(0x8f_2c04));
@@ -136,7 +143,7 @@ impl<'a> Driver<'a> {
     }
 
     pub fn ring(&self) {
-        self.gpu.wr(0x11_0c00, 0);
+        self.gpu.wr(self.gpu.function.hal().processor.commands.0, 0);
     }
 
     /// The next message of GSP.

@@ -16,7 +16,7 @@ const fn vram(address: u64) -> PhysicalAddress {
 const TABLES: u64 = 0x10_0000;
 const SMALL: u64 = TABLES + 0x4000;
 /// Where the directory of BAR1 is.
-const BAR1_ROOT: u64 = VRAM - (1 << 20);
+pub const BAR1_ROOT: u64 = VRAM - (1 << 20);
 
 fn pte(address: u64) -> [u8; 8] {
     Pte { target: vram(address), read_only: false, privileged: false, kind: 0 }.encode().to_le_bytes()

@@ -12,11 +12,12 @@ mod gsp_queues;
 mod hostile;
 mod interrupts;
 mod memory;
+mod other_chip;
 mod state;
 
 use std::sync::{Arc, Mutex};
 
-use super::hal::GH100;
+use super::hal::{GH100, Hal};
 use super::{GspFaceConfig, GspFunction};
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
@@ -40,9 +41,13 @@ impl Gpu {
     }
 
     fn with_vram(vram: u64) -> Self {
+        Self::of(&GH100, vram)
+    }
+
+    fn of(hal: &'static Hal, vram: u64) -> Self {
         let back = Arc::new(FakeBackend::new(vram));
         let clock = Arc::new(ManualClock::default());
-        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(&GH100) };
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(hal) };
         let function = GspFunction::new(back.clone(), config).unwrap();
         Self { function, back, clock }
     }
@@ -52,7 +57,8 @@ impl Gpu {
         let (back, clock) = (self.back.clone(), self.clock.clone());
         let state = through_text(&self.function.state());
         back.disconnect();
-        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(&GH100) };
+        let hal = self.function.hal();
+        let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(hal) };
         let function = GspFunction::from_state(back.clone(), config, &state).unwrap();
         assert_eq!(function.state(), state);
         // Nothing was told that is not said anew with each function.
