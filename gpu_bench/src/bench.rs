@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gpuvmk_gpu::rm::raw::{Device, DeviceFacts, Doorbell, EngineTable, Kernel, open_device, open_kernel};
-use gpuvmk_gpu::rm::{OpenError, Places};
+use gpuvmk_gpu::rm::{HostPaths, OpenError};
 
 use crate::report::{Report, Stop};
 use crate::{figures, rehearsal, residue};
@@ -23,7 +23,7 @@ pub(crate) struct BenchConfig {
     /// Also look for what contexts find of each other's, with a rehearsal.
     pub(crate) residue: bool,
     /// Where the host shows its driver.
-    pub(crate) places: Places,
+    pub(crate) paths: HostPaths,
 }
 
 /// What measurements share.
@@ -38,13 +38,13 @@ pub(crate) struct Bench {
 /// # Errors
 /// The GPU cannot be taken at all.
 pub(crate) fn run(config: &BenchConfig) -> Result<Report, OpenError> {
-    let opened = open_kernel(&config.places, config.uid)?;
-    let (mut device, facts, table) = open_device(&opened.kernel, &config.places, config.gpu.as_deref())?;
+    let opened = open_kernel(&config.paths, config.uid)?;
+    let (mut device, facts, table) = open_device(&opened.kernel, &config.paths, config.gpu.as_deref())?;
     let kernel = opened.for_good()?;
     let DeviceFacts { address, name, .. } = facts;
     let doorbell = Arc::new(device.doorbell()?);
     let mut report = Report {
-        driver: config.places.driver().version().unwrap_or_default().to_owned(),
+        driver: config.paths.driver().version().unwrap_or_default().to_owned(),
         address,
         name,
         copy_engines: table.copy,

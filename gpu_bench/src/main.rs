@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use bench::BenchConfig;
 use clap::{Parser, Subcommand};
-use gpuvmk_gpu::rm::Places;
+use gpuvmk_gpu::rm::HostPaths;
 use gpuvmk_pci::PciAddress;
 
 /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 fn measure(cli: &Cli) -> Result<ExitCode> {
     let Cli { gpu, uid, rehearse, residue, json, .. } = *cli;
     let gpu = gpu.map(|address| address.to_string());
-    let report = bench::run(&BenchConfig { gpu, uid, rehearse, residue, places: Places::of_host() })?;
+    let report = bench::run(&BenchConfig { gpu, uid, rehearse, residue, paths: HostPaths::of_host() })?;
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report::describe(&report) };
     say(&text)?;
     Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

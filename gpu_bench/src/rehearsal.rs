@@ -23,7 +23,7 @@ pub(crate) fn rehearse(
     report: &mut Report,
 ) -> Result<(), Stop> {
     let rm =
-        RmConfig { gpu: config.gpu.clone(), vram: 2 * PARTITION, uid: None, places: config.places.clone() };
+        RmConfig { gpu: config.gpu.clone(), vram: 2 * PARTITION, uid: None, paths: config.paths.clone() };
     let start = Instant::now();
     let made = open_driver(kernel, &rm).map_err(StepError::from);
     let mut driver = match made {

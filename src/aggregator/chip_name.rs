@@ -1,4 +1,4 @@
-//! The chip that a peer says its vGPU is.
+//! The chip of a peer's vGPU, as the peer names it.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum ChipName {
 }
 
 impl ChipName {
-    /// As a link tells it.
+    /// The name in a message.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(chip) => chip.name(),

@@ -1,6 +1,6 @@
 //! Counts of 64 bits in shared memory, which one process adds to and another reads whole: a number before
-//! them is odd while they change, and tells the reader to look again. They are their sender's word, and can
-//! spoil nothing but its own line of the status.
+//! them is odd while they change, and then the reader reads again. They are not verified, and can spoil
+//! nothing but its own line of the status.
 
 use std::sync::atomic::{Ordering, fence};
 

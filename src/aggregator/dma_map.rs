@@ -134,7 +134,7 @@ impl DmaMap {
         self.runs.release(space, piece.gpa, piece.size);
     }
 
-    /// True when a range goes on where another one that is held ends or begins, so that they may become one.
+    /// True when a range is adjacent to another one, so that they may be joined.
     pub fn would_join(&self, gpa: Gpa, size: u64, backing: FileBacking) -> bool {
         let before = self.ranges.range(..gpa.0).next_back().is_some_and(|(_, held)| {
             let into = gpa.0.saturating_sub(held.range.gpa.0);
@@ -185,7 +185,7 @@ impl DmaMap {
         inside.map(part).map(|held| held.range).collect()
     }
 
-    /// Takes away a part of a range, as [`DmaMap::inside`] said it. Its bus addresses stay its own.
+    /// Removes a part of a range, as returned by [`DmaMap::inside`]. Its bus addresses stay allocated.
     pub fn remove(&mut self, part: &DmaRange) {
         let Some((&start, held)) = self.ranges.range(..=part.gpa.0).next_back() else { return };
         let held = *held;

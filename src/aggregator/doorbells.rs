@@ -1,4 +1,4 @@
-//! The doorbell board: how a tenant tells the aggregator of new work without a message.
+//! The doorbell board: how a tenant rings doorbells at the aggregator without a message.
 //!
 //! A doorbell is a level, not a record: only the channel's last GP_PUT counts. So the board holds one word a
 //! channel (and a time, for statistics) and a bitmap of channels that were rung. It cannot overflow, whatever
@@ -111,12 +111,12 @@ impl DoorbellReceiver {
         Report::load(&self.board, REPORT)
     }
 
-    /// How much the sender says that its guest copied.
+    /// Bytes that the guest copied, by the sender's report.
     pub fn copied(&self) -> CopiedBytes {
         load_copied(&self.board, COPIED)
     }
 
-    /// How many accesses of its guest the sender says that it answered.
+    /// Number of the guest's accesses that were answered, by the sender's report.
     pub fn trapped(&self) -> u64 {
         let [trapped] = counts::load(&self.board, TRAPPED);
         trapped

@@ -1,4 +1,4 @@
-//! The event ring: how the aggregator tells a tenant what happened, without waiting for it.
+//! The event ring: how the aggregator sends events to a tenant, without waiting for it.
 //!
 //! One producer (the aggregator), one consumer (the tenant's link). Notifications of finished work are bits
 //! of one word, as they are in hardware: they merge and cannot overflow. Everything else is a record. A
@@ -130,8 +130,8 @@ impl EventProducer {
         kept
     }
 
-    /// How the consumer's message is sent from now on; the old way is let go. Nothing where a helper sends
-    /// it.
+    /// Sets how the consumer's message is sent from now on; drops the old way. Does nothing where a helper
+    /// sends it.
     pub fn set_message(&mut self, new: Option<Message>) {
         if let Wakes::Here { message, .. } = &mut self.wakes {
             *message = new;
@@ -162,7 +162,7 @@ impl EventProducer {
         self.wake();
     }
 
-    /// Notes the end of work. True when the consumer is to be woken up.
+    /// Notes the end of work. True when the consumer must be woken.
     fn notify(&mut self, engine: Engine) -> bool {
         let bits = EngineSet::from(engine).bits();
         // A bit that is still set has not been taken: nothing new to tell.

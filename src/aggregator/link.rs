@@ -16,7 +16,7 @@ pub enum LinkError {
     /// except after a [`Request::UpdateSpace`], and where hardware failed: a part may be done then.
     #[error("The aggregator refused: {message}")]
     Refused {
-        /// The class, by which the caller chooses what its guest notices.
+        /// The kind of refusal, by which the caller chooses its guest's error.
         kind: RefusalKind,
         /// A sentence: what was refused, where, and what is allowed.
         message: String,
@@ -27,7 +27,7 @@ pub enum LinkError {
     Lost(String),
 }
 
-/// What admission granted. It holds as long as the connection, and no request may go beyond it.
+/// The grant of an admission. It is valid as long as the connection, and no request may go beyond it.
 #[derive(Debug)]
 pub struct Grant {
     /// VRAM in bytes.
@@ -58,7 +58,7 @@ pub struct Deferred {
     pub sent: bool,
 }
 
-/// Receives what the aggregator tells a tenant.
+/// Receives a tenant's events.
 ///
 /// The link calls it, mostly on its own thread, one call at a time and in the order of the events.
 /// Notifications of finished work are the exception: they may come after later events. A handler must not
@@ -90,9 +90,9 @@ pub trait AggregatorLink: Send + Sync {
     /// retry nor report them. The aggregator takes everything of the tenant back when the connection closes.
     fn is_ending(&self) -> bool;
 
-    /// Tells the aggregator of new work of a channel. It returns at once: it takes no lock that another
-    /// tenant can hold, and has no answer. Doorbells of one channel may merge into the last one. One for a
-    /// channel that does not exist is ignored.
+    /// Rings the doorbell of a channel. Returns at once: it takes no lock that another tenant can hold, and
+    /// has no answer. Doorbells of one channel may merge into the last one. One for a channel that does not
+    /// exist is ignored.
     fn doorbell(&self, doorbell: Doorbell);
 
     /// Publishes this side's state for operators: fail-safe state and use of its limits. The last report
@@ -107,15 +107,16 @@ pub trait AggregatorLink: Send + Sync {
     /// made. It has no answer. Calls must not overlap.
     fn report_trapped(&self, accesses: u64);
 
-    /// Says what the guest's driver would notice if work ended now. Call it whenever that changes.
+    /// Sets the interest of the guest's driver in notifications of finished work. Call it whenever that
+    /// changes.
     ///
     /// With [`InterruptInterest::Masked`] notifications are held back and wake no thread. With
     /// [`InterruptInterest::Wake`], as at the beginning, they come as [`Event::NonStall`]. With
     /// [`InterruptInterest::Message`] the aggregator sends the message itself, once, if it has an eventfd for
-    /// it ([`Request::MessageEvent`]), and holds back what it sent the message for.
+    /// it ([`Request::MessageEvent`]), and holds back the notifications that it sent the message for.
     ///
-    /// The result is what was held back until now, for the caller to act on; nothing else tells of it. With
-    /// `Masked` its `engines` are empty and stay held back.
+    /// Returns the notifications that were held back until now. The caller must handle them: they do not come
+    /// again. With `Masked`, `engines` is empty, and they stay held back.
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred;
 
     /// Takes the notifications that are held back, for instance when the driver reads what is pending. If a

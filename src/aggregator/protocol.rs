@@ -40,7 +40,7 @@ pub struct Hello {
     pub limits: TenantLimits,
 }
 
-/// Limits that the aggregator keeps for a VM. In a [`Hello`] they can only lower what it allows anyway.
+/// Limits that the aggregator enforces for a VM. In a [`Hello`] they can only lower the configured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Host memory for page tables, in bytes.
@@ -73,7 +73,7 @@ impl Default for TenantLimits {
 pub enum GuestTarget {
     /// VRAM of the partition.
     Vram(GuestVram),
-    /// Own system memory.
+    /// System memory of the sender's guest.
     System {
         /// Guest-physical address of the first byte.
         address: Gpa,
@@ -253,7 +253,7 @@ pub struct Welcome {
     pub window: Vec<(u64, u64)>,
 }
 
-/// Why a request was refused. The backend logs it and chooses by it what its guest notices.
+/// Why a request was refused. The backend logs it, and chooses its guest's error by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum RefusalKind {
@@ -277,7 +277,7 @@ pub enum RefusalKind {
     Quota = 9,
     /// A class that tenants are not offered.
     Class = 10,
-    /// A page of the VM's memory could not be had.
+    /// A page of the VM's memory is missing.
     MemoryLost = 11,
 }
 
@@ -319,7 +319,7 @@ pub enum Event {
     Fault(MmuFault),
     /// A preemption is complete.
     Preempted(GuestChannel),
-    /// The message that [`super::link::Deferred::sent`] told of could not be sent after all. The backend has
+    /// The message that [`super::link::Deferred::sent`] reported could not be sent after all. The backend has
     /// to send it, and the aggregator has no eventfd any more.
     Unsent,
     /// The physical GPU is gone. Every request is refused from now on.

@@ -123,7 +123,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>], nonblocki
 /// Receives one datagram into `bytes`, and its files (closed on exec) into `files`.
 ///
 /// # Errors
-/// The datagram or its files did not fit (what came of the files is closed), or the system call failed.
+/// The datagram or its files did not fit (files that came are closed), or the system call failed.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],

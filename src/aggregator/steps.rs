@@ -16,7 +16,7 @@ const OVER: [u64; 3] = [20_000, 200_000, 2_000_000];
 pub enum Step {
     /// Takes the doorbells of all tenants that are awake.
     Doorbells,
-    /// Takes what the GPU has to tell.
+    /// Takes the GPU's events.
     Events,
     /// Begins a tenant's request, and carries out what fits in a slice.
     Request,
@@ -24,7 +24,7 @@ pub enum Step {
     Hello,
     /// Begins the end of a tenant.
     Leave,
-    /// Carries out an operator's order, or says how things are.
+    /// Carries out an operator's order, or reports the status.
     Order,
     /// Looks at engines and decides whose turn it is.
     Schedule,
@@ -32,7 +32,7 @@ pub enum Step {
     Driver,
     /// Goes on with long requests, resets and departures.
     Work,
-    /// Hands out what there is to tell.
+    /// Sends events to tenants.
     Tell,
 }
 

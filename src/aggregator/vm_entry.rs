@@ -1,4 +1,4 @@
-//! A VM that may come, as the operator says.
+//! A VM that may be admitted, as the operator configured it.
 
 use gpuvmk_host::socket_path::SocketSpec;
 use gpuvmk_scheduler::share::Share;

@@ -37,10 +37,10 @@ pub enum ChannelRefusal {
 }
 
 /// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots
-/// that the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's
-/// business.
+/// that the face chooses, below [`GspBackend::channels`]; the face keeps the driver's own names of its
+/// channels.
 pub trait GspBackend: Backend {
-    /// Channel slots.
+    /// Number of channel slots.
     fn channels(&self) -> u16;
 
     /// Engines that channels can be made for. Copy engine 0 sits on the graphics runlist (the "GRCE").
@@ -79,6 +79,6 @@ pub struct ObjectUsage {
     pub limit: u32,
     /// Objects that it has.
     pub used: u32,
-    /// Objects that it was refused for want of room, since this was last told.
+    /// Objects that were refused for lack of room, since the last call.
     pub refused: u32,
 }

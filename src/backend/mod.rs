@@ -1,8 +1,8 @@
 //! The seam between a GPU's register face and what executes channel work behind it.
 //!
-//! The face calls [`Backend`] and what its chip adds to it: [`EngineBackend`] or [`GspBackend`]. The back
-//! reports through [`EngineEvents`]. Nothing here waits for GPU work: preemption is started and polled,
-//! everything else takes effect at once.
+//! The face calls [`Backend`] and the trait that its chip adds to it: [`EngineBackend`] or [`GspBackend`].
+//! The back reports through [`EngineEvents`]. Nothing here waits for GPU work: preemption is started and
+//! polled, everything else takes effect at once.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -111,28 +111,29 @@ pub trait Backend: Send + Sync {
     /// As [`gpuvmk_pci::PciFunction::dma_map`].
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
-    /// Takes system memory away.
+    /// Removes mappings of system memory.
     ///
     /// # Errors
     /// As [`gpuvmk_pci::PciFunction::dma_unmap`].
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError>;
 
-    /// Takes all system memory away.
+    /// Removes all mappings of system memory.
     fn dma_unmap_all(&self);
 
-    /// Most pieces of it at a time ([`gpuvmk_pci::dma::MAX_MAPPINGS`] where nothing else limits them).
+    /// Limit of mappings at a time ([`gpuvmk_pci::dma::MAX_MAPPINGS`] where nothing else limits them).
     fn most_dma_ranges(&self) -> usize;
 
-    /// Connects the way back. Called once, before any other method that can cause an event.
+    /// Connects the receiver of events. Called once, before any other method that can cause an event.
     fn connect_events(&self, events: Arc<dyn EngineEvents>);
 
     /// Drops translations. When it returns, no engine uses them any more.
     fn flush_tlb(&self, scope: FlushScope);
 
-    /// New work: GP_PUT of `channel` was written to its USERD (the store itself has been done).
+    /// New work: GP_PUT of `channel` was stored to its USERD before the call.
     fn doorbell(&self, channel: GuestChannel, gp_put: u32);
 
-    /// Function reset: everything dropped, as after power-on. No access lands after it returns.
+    /// Function reset: drops all state, as after power-on. After the return no access of an engine lands in
+    /// memory.
     fn reset(&self);
 
     /// The part of the back that has its own memory for BAR3 and PRAMIN, and must know their positions;
@@ -148,11 +149,13 @@ pub trait Backend: Send + Sync {
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
     fn non_stall(&self, engine: Engine);
-    /// The same on several engines, or on none that is not known yet. The message that follows was sent.
+    /// The same on several engines, or on none that is not known yet. The message for it was sent already, so
+    /// the function must not send it.
     fn message_delivered(&self, engines: EngineSet) {
         engines.engines().for_each(|engine| self.non_stall(engine));
     }
-    /// A message that was said to be sent was not: it is to be sent now. Backs that send none do not call it.
+    /// A message that was reported as sent could not be sent: the function must send it now. Backs that send
+    /// no messages do not call it.
     fn unsent(&self) {}
     /// A channel was stopped. It stays so until the driver starts it again.
     fn stopped(&self, stop: ChannelStop<GuestChannel>);

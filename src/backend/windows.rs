@@ -16,8 +16,8 @@ pub struct WindowTables {
 
 /// A back with separate memory for BAR3 and PRAMIN, so that a front end can map both for good.
 ///
-/// The face tells it where each window looks. The back sees to it that what the guest finds there is in that
-/// memory, whatever page tables or the window's register say.
+/// The face sets the position of each window. The back keeps the content that the guest must find there in
+/// that memory, wherever page tables or the window's register point.
 pub trait Windows: Send + Sync {
     /// Memory for the first bytes of BAR3.
     ///

@@ -17,7 +17,7 @@ use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rm::{Places, RmConfig, RmDriver};
+use crate::gpu::rm::{HostPaths, RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::host::service_manager::Manager;
 use crate::host::socket_path::SocketSpec;
@@ -184,7 +184,7 @@ fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Phy
 fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Physical> {
     let gpu = device.map(|address| address.to_string());
     let uid = rustix::process::geteuid().is_root().then_some(uid);
-    let config = RmConfig { gpu, vram, uid, places: Places::of_host() };
+    let config = RmConfig { gpu, vram, uid, paths: HostPaths::of_host() };
     let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
     Ok((Box::new(driver), None))
 }

@@ -8,7 +8,7 @@ use super::card::{self, BindArgs, ProbeArgs, To};
 use super::companion::Companion;
 use super::vbios;
 use super::{init, output};
-use crate::gpu::rm::Places;
+use crate::gpu::rm::HostPaths;
 use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
 use crate::pci::PciAddress;
 
@@ -110,7 +110,7 @@ impl BenchArgs {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List { json } => {
-            let inventory = inventory(&Places::of_host());
+            let inventory = inventory(&HostPaths::of_host());
             if *json {
                 say!("{}", serde_json::to_string_pretty(&inventory)?)?;
             } else {

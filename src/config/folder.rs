@@ -36,7 +36,7 @@ fn is_meant(path: &Path) -> bool {
         && !name.starts_with(b"#")
 }
 
-/// An error that says what is there instead of a file. Opening a pipe would wait for who writes to it.
+/// An error that names what is there instead of a file. Opening a pipe would wait for a writer.
 fn look(path: &Path) -> Result<(), Error> {
     match path.metadata() {
         Ok(meta) if meta.is_file() => Ok(()),

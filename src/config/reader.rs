@@ -32,7 +32,7 @@ impl<'a, 't> TableReader<'a, 't> {
         Self { table, text, folder, prefix: String::new(), start: 0, known: BTreeSet::new(), mistakes }
     }
 
-    /// Reads the value of `key` with `convert`, which says what is wrong. `None` when absent or wrong.
+    /// Reads the value of `key` with `convert`, which returns the mistake. `None` when absent or wrong.
     pub(super) fn optional<T>(
         &mut self,
         key: &'static str,

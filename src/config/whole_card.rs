@@ -33,7 +33,7 @@ pub struct WholeCardConfig {
     pub jail: Mode,
 }
 
-/// The key that tells such a file from others.
+/// The key that only such a file has.
 pub(super) const CARD: &str = "card";
 
 /// Keys that only a part of a GPU has.

@@ -40,7 +40,7 @@ pub struct GpuStatus {
     pub strangers_refused: u64,
     /// An operator admits no more VMs.
     pub draining: bool,
-    /// VMs that may come, if the GPU's file says.
+    /// VMs that may be admitted, if the GPU's file lists them.
     pub vms: Option<Vec<GuestStatus>>,
     /// Processes that were turned away at the aggregator's sockets, because `allow_users` does not name their
     /// user.

@@ -1,4 +1,4 @@
-//! The client of an aggregator's control socket, and the schema of what the aggregator says of itself.
+//! The client of an aggregator's control socket, and the schema of the aggregator's status.
 //!
 //! The aggregator fills in a [`Status`] and serialises it. `gpuvmk status`, `ls`, `top`, `metrics` and
 //! `apply`, and the laboratory, read the same type back through [`status`](fn@status). Fields that an older

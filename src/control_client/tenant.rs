@@ -50,11 +50,11 @@ pub struct TenantStatus {
     pub foreign_accesses: Option<u64>,
     /// Number of doorbells.
     pub submissions: u64,
-    /// Bytes that its copies wrote, on all engines, by what its backend says.
+    /// Bytes that its copies wrote, on all engines, by its backend's report.
     pub copied_bytes: u64,
-    /// Ring entries whose commands the backend did not look through for copies, by what it says.
+    /// Ring entries whose commands the backend did not parse for copies, by its report.
     pub unread_entries: u64,
-    /// Accesses of the guest to its function that the backend answered, by what it says.
+    /// Accesses of the guest to its function that the backend answered, by its report.
     pub trapped: u64,
     /// How long they took from the device backend to the physical GPU, in nanoseconds.
     pub doorbell_ns: Times,
@@ -111,7 +111,7 @@ pub struct EngineStatus {
     pub wanting_us: u64,
     /// Number of doorbells.
     pub submissions: u64,
-    /// Bytes that its copies wrote, by what its backend says.
+    /// Bytes that its copies wrote, by its backend's report.
     pub copied_bytes: u64,
     /// Times that the engine was given to it alone.
     pub switches: u64,

@@ -29,7 +29,7 @@ impl Runlist {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Filters a copy of the list, of which the guest said that it has `count` entries.
+    /// Filters a copy of the list, which has `count` entries by the guest's register.
     pub fn parse(raw: &[u8], count: u32, granted: u16) -> Self {
         let mut seen = vec![false; usize::from(granted)];
         let mut channels = Vec::new();

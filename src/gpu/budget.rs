@@ -1,4 +1,4 @@
-//! How long work on the thread that owns the GPU may go on at a time.
+//! How long work on the thread that owns the GPU may last at a time.
 //!
 //! The caller of a driver's `advance_` method passes a budget. The driver does at least one unit of work,
 //! reads the clock after each system call or some units, and leaves the rest for the next turn. So a turn is

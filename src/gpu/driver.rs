@@ -136,9 +136,8 @@ pub trait GpuDriver: Scrubber + Send {
     /// classes by themselves (GF100).
     fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError>;
 
-    /// Takes a channel off the hardware for good. Work of it that a preemption did not stop is dropped by
-    /// resetting the engine it holds. Nothing is reported of it any more when this returns: the next channel
-    /// may have its number.
+    /// Destroys a channel. Work of it that a preemption did not stop is dropped by resetting the engine it
+    /// holds. Nothing is reported of it any more when this returns: the next channel may have its number.
     ///
     /// # Errors
     /// No such channel, or hardware did not let it go.
@@ -194,11 +193,11 @@ pub trait GpuDriver: Scrubber + Send {
     /// Readable when [`GpuDriver::take_events`] has something.
     fn event_fd(&self) -> BorrowedFd<'_>;
 
-    /// Looks after what was begun and ends by itself; what became of it is an event or shows when it is asked
-    /// for again. True when it is to be called again after [`LOOK_AGAIN`](super::LOOK_AGAIN). Where
-    /// everything that ends tells so, there is nothing to look after.
+    /// Continues work that was begun and ends by itself. Its result is an event, or shows at the next request
+    /// for it. True when this must be called again after [`LOOK_AGAIN`](super::LOOK_AGAIN). A driver whose
+    /// hardware notifies the end of all work has nothing to poll.
     fn advance_pending(&mut self, budget: &mut Budget) -> bool;
 
-    /// Moves what happened since the last call into `events`; clears the descriptor.
+    /// Moves the events since the last call into `events`, and clears the descriptor.
     fn take_events(&mut self, events: &mut Vec<GpuEvent>);
 }

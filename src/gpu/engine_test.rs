@@ -93,7 +93,7 @@ struct Actor<'s, 'a> {
 enum End {
     /// The engine reported, after this long.
     Done(Duration),
-    /// It did not; what the GPU said, if anything.
+    /// It did not; the GPU's error, if it reported one.
     Not(Option<String>),
 }
 
@@ -101,8 +101,7 @@ enum End {
 /// one. Nothing of it is left afterwards but the own memory that it took.
 ///
 /// # Errors
-/// The GPU cannot be prepared, or not be left as it was. That an engine does not work is no error: it is
-/// found.
+/// The GPU cannot be prepared, or not be restored. An engine that does not work is no error: it is found.
 pub fn test_engines(driver: &mut dyn GpuDriver, stray: bool) -> Result<EngineTests, GpuError> {
     let info = driver.info();
     let known =

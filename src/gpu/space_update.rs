@@ -29,7 +29,7 @@ impl SpaceUpdate {
         self.unmap.is_empty() && self.map.is_empty()
     }
 
-    /// Makes one of the first mappings that go on where the one before ends. True when there is one.
+    /// Joins the first mappings where one continues the one before. True when there is a mapping.
     pub fn join_front(&mut self) -> bool {
         while let [first, second, ..] = self.map.make_contiguous() {
             let length = u64::from(first.pages) << first.page_shift;
@@ -45,7 +45,7 @@ impl SpaceUpdate {
         !self.map.is_empty()
     }
 
-    /// The first `bytes` of the first mapping are done with; a page that is cut goes on in smallest pages.
+    /// Removes the first `bytes` of the first mapping; the rest of a page that is cut becomes smallest pages.
     pub fn mapped(&mut self, bytes: u64) {
         let Some(run) = self.map.pop_front() else { return };
         let length = u64::from(run.pages) << run.page_shift;

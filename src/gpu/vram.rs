@@ -18,7 +18,7 @@ pub enum Renewal {
 ///
 /// No tenant ever gets this memory. Allocations last as long as the driver lives.
 pub trait OwnMemory {
-    /// Takes `size` zeroed bytes, a power of two, at a multiple of it; for good.
+    /// Allocates `size` zeroed bytes, a power of two, at a multiple of it. They are never freed.
     ///
     /// # Errors
     /// There is not so much.

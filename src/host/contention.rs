@@ -69,12 +69,12 @@ impl Contention {
         crowded
     }
 
-    /// True while the next event is to be waited for asleep.
+    /// True while the thread must sleep for the next event.
     pub const fn is_resting(&self) -> bool {
         self.rest > 0
     }
 
-    /// Notes an event. True if the next one is to be waited for asleep.
+    /// Notes an event. True if the thread must sleep for the next one.
     pub fn rests(&mut self) -> bool {
         let rests = self.is_resting();
         self.rest = self.rest.saturating_sub(1);

@@ -42,7 +42,7 @@ type Thing = Box<dyn Any + Send>;
 pub struct Pending<T>(Arc<OnceLock<T>>);
 
 impl<T> Pending<T> {
-    /// What came of it; `None` as long as it is under way.
+    /// The result; `None` as long as the work is under way.
     pub fn get(&self) -> Option<&T> {
         self.0.get()
     }

@@ -65,8 +65,7 @@ impl Manager {
         self.tell("WATCHDOG=1");
     }
 
-    /// How often [`Manager::alive`] is to be called: twice in the time after which the manager loses
-    /// patience.
+    /// How often [`Manager::alive`] must be called: twice in the time after which the manager loses patience.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }

@@ -56,7 +56,7 @@ pub fn allow() {
 /// Makes the calling thread as urgent as it may be. Returns its nice value now.
 ///
 /// # Errors
-/// The kernel refuses even short slices: the thread is as it was.
+/// The kernel refuses even short slices: the thread is unchanged.
 pub fn raise() -> io::Result<i32> {
     // It is set together with the slice: the parent may have chosen a lower one.
     let before = getpriority_process(None)?;

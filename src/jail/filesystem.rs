@@ -1,7 +1,8 @@
-//! Files, TCP, abstract sockets and signals: what Landlock takes away.
+//! Files, TCP, abstract sockets and signals: the rights that Landlock removes.
 //!
 //! Everything is forbidden but what is listed. Descriptors that are open already, or that come over a socket,
-//! are not concerned. Kernels differ in how much they can forbid; what one cannot is said, not passed over.
+//! are not concerned. Kernels differ in how much they can forbid; rights that a kernel cannot remove are
+//! logged.
 //!
 //! Not handled: connections to sockets at paths before Linux 7.1 (permissions on the sockets decide there).
 

@@ -9,7 +9,7 @@
 //! trace, the GPU's nodes); [`confine`], while there is one thread; then threads, each of which calls
 //! [`enter`] first. The main thread calls it last, before the first byte of a client is read. Where nothing
 //! is confined (tests, other commands), [`enter`] only notes the role. After [`prepare`], a panic ends the
-//! process, unless its thread can be done without (`breakdown`).
+//! process, unless its thread can be done without (`panic_hook`).
 //!
 //! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and `tests/jail_census.rs` finds entries
 //! that are not needed.
@@ -17,10 +17,10 @@
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod breakdown;
 mod error;
 mod filesystem;
 mod mode;
+mod panic_hook;
 mod privileges;
 mod role;
 mod rule;
@@ -72,7 +72,7 @@ pub fn prepare(keep: Option<RawFd>) -> Result<(), JailError> {
     let failed = |step| move |source| JailError::System { step, source };
     violation::install().map_err(failed("Installing the handler for forbidden system calls"))?;
     warm_up::libraries();
-    breakdown::install();
+    panic_hook::install();
     Ok(())
 }
 

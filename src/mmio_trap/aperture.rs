@@ -2,9 +2,9 @@
 //!
 //! After reset a window shows VRAM directly. A driver then gives it an address space, walked through the
 //! driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`hopper`]).
-//! Translations are kept in a TLB that goes stale when the driver changes its tables, until it says so by an
-//! MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept. It may
-//! lose any of them at any time: a saved state has the tables only.
+//! Translations are kept in a TLB that is stale after the driver changes its tables, until the driver makes
+//! an MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept. It
+//! may lose any of them at any time: a saved state has the tables only.
 //!
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
@@ -232,7 +232,7 @@ impl<T: Translation> Window<T> {
         is_it.then_some(Mapping { target: entry.target, read_only: entry.read_only })
     }
 
-    /// The first of `[page, end)` of which the TLB says something, or else `end`.
+    /// The first page of `[page, end)` that the TLB has, or else `end`.
     fn first_known(&self, page: u64, end: u64) -> u64 {
         if end.saturating_sub(page) <= TLB_ENTRIES as u64 {
             return (page..end).find(|page| self.known(*page).is_some()).unwrap_or(end);

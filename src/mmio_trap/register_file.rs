@@ -120,7 +120,7 @@ impl RegisterFile {
         }
     }
 
-    /// Brings every register back to its reset value; the counters go on.
+    /// Resets every register to its reset value; the counters keep their values.
     pub fn reset_all(&mut self) {
         self.pages.fill(None);
     }
@@ -130,7 +130,7 @@ impl RegisterFile {
         self.counters
     }
 
-    /// The first register that was accessed and that no table lists; told once.
+    /// The first register that was accessed and that no table lists; returned once.
     pub fn take_notice(&mut self) -> Option<Reg> {
         let Notice::Due(reg) = self.notice else { return None };
         self.notice = Notice::Told;

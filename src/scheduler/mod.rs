@@ -296,7 +296,7 @@ impl Scheduler {
         self.vms.values().flat_map(|vm| vm.list.iter().filter(listed)).copied().collect()
     }
 
-    /// True for a doorbell that says what the last one of the channel said.
+    /// True for a doorbell with the same GP_PUT as the last one of the channel.
     pub fn is_redundant(&self, channel: HostChannel, gp_put: u32) -> bool {
         self.channels.get(&channel).is_some_and(|state| state.gp_put == gp_put)
     }
@@ -441,8 +441,8 @@ impl Scheduler {
         Some(state.may_run())
     }
 
-    /// True if what hardware tells now may be of a channel: it could run no longer than `before` ago, or was
-    /// seen to be done since [`Self::heard`].
+    /// True if a notification of hardware may be for a channel: it could run no longer than `before` ago, or
+    /// was seen to be done since [`Self::heard`].
     pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
         self.channels.get(&channel).is_some_and(|state| {
             state.may_run()
@@ -451,8 +451,8 @@ impl Scheduler {
         })
     }
 
-    /// Everything that hardware has told up to now has been dealt with. It tells of the end of work before it
-    /// shows the work as done.
+    /// All notifications of hardware up to now have been handled. It notifies the end of work before it shows
+    /// the work as done.
     pub fn heard(&mut self) {
         for channel in self.unheard.drain(..) {
             if let Some(state) = self.channels.get_mut(&channel) {

@@ -82,7 +82,7 @@ impl Share {
     /// `asked` counts as not asked for, and is as granted.
     ///
     /// # Errors
-    /// He asks for more; the text ends so that it can go on with whose limit that is.
+    /// It asks for more. The text ends so that the owner of the limit can be appended.
     pub fn within(self, asked: Self) -> Result<Self, Rejection> {
         let usual = Self::default();
         let more = |key: &str, asked: u128, most: u128| {

@@ -18,11 +18,12 @@ pub(super) struct AlikeEntries<F> {
     kind: TableKind,
     shape: Shape,
     step: Option<u64>,
-    /// The current stretch, and what its first entry says.
+    /// The current run of alike entries, and its first entry.
     start: usize,
     end: usize,
     entry: Packed,
-    /// Entries before this one are looked at one by one: their words go on alike, and what they say does not.
+    /// Entries before this one are decoded one by one: their words look alike, but their meanings do not
+    /// continue each other.
     single: usize,
 }
 
@@ -60,7 +61,7 @@ impl<F: MmuFormat> AlikeEntries<F> {
         Packed::of(self.format.decode(self.kind, raw))
     }
 
-    /// How many entries from the first of `rest` on are one stretch; the first is number `index`, and says
+    /// How many entries from the first of `rest` on are alike; the first is number `index`, and means
     /// `entry`.
     #[inline]
     fn length(&mut self, rest: &[u8], first: u128, entry: Packed, index: usize) -> usize {

@@ -130,7 +130,7 @@ impl<'a, S: RunSink> Runs<'a, S> {
         }
     }
 
-    /// Emits everything that is left and says how much there was: unmapped, mapped.
+    /// Emits all remaining runs and returns the totals: unmapped, mapped.
     ///
     /// # Errors
     /// The sink's.

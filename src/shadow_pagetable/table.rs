@@ -31,7 +31,7 @@ pub(super) struct Walk<'a, 's, F, M, S> {
     pub buffer: Box<[u8]>,
 }
 
-/// Entries that go on like the first of them: its number, how many, what it was, what it is.
+/// Entries that continue the first of them: its number, their count, its old and its new meaning.
 #[derive(Clone, Copy)]
 struct Change {
     index: u32,
@@ -283,7 +283,7 @@ impl Table {
         Ok(())
     }
 
-    /// A table that moved keeps its snapshot: what it says is compared, wherever it is.
+    /// A table that moved keeps its snapshot: its content is compared, wherever it is.
     fn change_children<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,

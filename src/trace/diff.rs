@@ -126,7 +126,7 @@ pub fn compare(
     }
 }
 
-/// Compares what is there, up to `used` steps of either; says how much that was.
+/// Compares the present steps, up to `used` of either; returns how many that were.
 fn window(a: &[Step], b: &[Step], used: usize, most: usize, found: &mut Comparison) -> (usize, usize) {
     let keys = |steps: &[Step]| -> Vec<Key> { steps.iter().map(Step::key).collect() };
     let (mut taken_a, mut taken_b) = (0, 0);

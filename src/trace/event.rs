@@ -1,4 +1,4 @@
-//! What a trace tells: entries, each an event at a time.
+//! The content of a trace: entries, each an event with its time.
 
 use gpuvmk_pci::Region;
 

@@ -113,7 +113,7 @@ impl Header {
     /// Of a function's trace; `source` says whose it is, `vram` how many bytes it has, if that is known.
     ///
     /// # Errors
-    /// Its configuration space or what tells its chip cannot be read.
+    /// Its configuration space, or the register that identifies its chip, cannot be read.
     pub fn of_function(
         source: &str,
         vram: Option<u64>,

@@ -158,7 +158,7 @@ const fn invalid(offset: u64, what: &'static str) -> TraceError {
     TraceError::Invalid { offset, what }
 }
 
-/// Reads until `bytes` is full or the source ends; says how much it got.
+/// Reads until `bytes` is full or the source ends; returns the number of bytes.
 fn fill(source: &mut impl Read, bytes: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -16,7 +16,7 @@ use super::filter::Filter;
 use super::header::Header;
 use gpuvmk_jail::{self as jail, Role};
 
-/// How much may wait for the writer, if nothing else is said.
+/// Default size of the ring between recorded code and the writer.
 pub const RING: usize = 4 << 20;
 
 /// How long entries stay in memory at the most.

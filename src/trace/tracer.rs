@@ -1,4 +1,4 @@
-//! A way to record for everybody who has something to tell, switched on and off while they work.
+//! A recorder that all parts of a process share, and that is switched on and off while they work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -17,6 +17,6 @@ pub struct FaceCounters {
     pub fsp_errors: u64,
     /// Doorbells that named no channel (GH100).
     pub bad_doorbells: u64,
-    /// Channels stopped by the back of which the driver was not told, for lack of room (GH100).
+    /// Channels that the back stopped and that were not reported to the driver, for lack of room (GH100).
     pub dropped_stops: u64,
 }

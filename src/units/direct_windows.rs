@@ -51,7 +51,7 @@ impl Watcher {
         Hidden(self)
     }
 
-    /// True while nothing is to be shown.
+    /// True while windows must show nothing.
     pub fn is_hiding(&self) -> bool {
         self.hidden.load(Ordering::SeqCst)
     }

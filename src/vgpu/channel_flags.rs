@@ -15,7 +15,7 @@ const FAULTED: u8 = 1 << 2;
 /// The guest started the channel, the host does not have it, and the guest does not know yet.
 const REFUSED: u8 = 1 << 3;
 
-/// Channel numbers of the largest chip whose driver is not told how many it has.
+/// Channel numbers of the largest chip whose driver takes a fixed number of channels for granted.
 const NUMBERS: u16 = gpuvmk_chip::gf100::CHANNELS;
 
 /// Bits of [`Slot::watch`] below the page address of the instance block: aperture, and engines.

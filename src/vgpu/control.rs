@@ -49,7 +49,7 @@ pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     /// Gives a running channel contexts for more engines, and rings it.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     fn add_engines(
         _control: &mut Control<Self>,
         _channel: GuestChannel,

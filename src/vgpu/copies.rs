@@ -79,7 +79,7 @@ impl Copies {
         }
     }
 
-    /// Looks through what a doorbell submitted, and tells operators if it copies.
+    /// Parses the commands that a doorbell submitted, and counts copied bytes for operators.
     pub fn count(&self, doorbell: Doorbell, memory: &Memory<'_>, link: &dyn AggregatorLink) {
         let Some(place) = self.followers.get(usize::from(doorbell.channel.0)) else { return };
         let mut found = CopiedBytes::default();

@@ -22,7 +22,7 @@ pub enum VgpuError {
     /// There is no memory for BAR3.
     #[error("No memory for BAR3 can be had")]
     Bar3(#[source] io::Error),
-    /// BAR3 is to be memory, and cannot.
+    /// BAR3 cannot be memory, as it was configured.
     #[error(
         "BAR3 cannot be mapped (bar3 = \"direct\") on a GPU whose VRAM is slow to read: page tables in it are read from copies; \
          allowed is \"trapped\""

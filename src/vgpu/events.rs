@@ -1,4 +1,4 @@
-//! The way back: what the aggregator tells becomes what the register face shows.
+//! The events of the aggregator, passed to the register face.
 //!
 //! The link's thread calls in here while a front-end thread may be inside a request, or (in process) on that
 //! very thread. So this side takes no lock of the mediator: what both sides must know of a channel is in
@@ -87,7 +87,7 @@ impl EventPath {
         }
     }
 
-    /// Work was finished on these engines, and the aggregator has sent the message that says so.
+    /// Work was finished on these engines, and the aggregator has sent the message for it.
     pub fn message_delivered(&self, engines: EngineSet) {
         if !self.armed.load(Ordering::Acquire) {
             self.counters.events_stale.one();

@@ -178,7 +178,7 @@ fn is_sound(channel: &GspChannel, host: &Host<'_>) -> bool {
         && channel.userd.checked_add(USERD_SIZE).is_some_and(|end| end <= host.memory.window.size())
 }
 
-/// Tells what the driver can handle from what the vGPU cannot go on with.
+/// Separates errors that the driver can handle from those that end the vGPU.
 fn answer(result: Result<(), LinkError>) -> Step {
     let Err(error) = result else { return Ok(Ok(())) };
     let LinkError::Refused { kind, .. } = &error else { return Err(error.into()) };

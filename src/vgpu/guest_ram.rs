@@ -93,7 +93,7 @@ impl GuestRam {
         self.ranges.insert(whole.iova, whole);
     }
 
-    /// Takes away a part of a range, as [`GuestRam::inside`] said it.
+    /// Removes a part of a range, as returned by [`GuestRam::inside`].
     pub fn remove(&mut self, part: &Range) {
         let Some((&start, range)) = self.ranges.range(..=part.iova).next_back() else { return };
         let range = range.clone();

@@ -52,7 +52,7 @@ struct Connection {
     terms: Terms,
 }
 
-/// The back of a guest's vGPU, for chips whose drivers get channels as `C` says.
+/// The back of a guest's vGPU, for chips whose drivers get channels by `C`.
 pub struct Mediator<C: ChannelControl> {
     config: MediatorConfig,
     vram: u64,
@@ -63,7 +63,7 @@ pub struct Mediator<C: ChannelControl> {
     /// Accesses of the guest that were answered here.
     trapped: AtomicU64,
     system: DmaSpace,
-    /// BAR3's memory, if it is to be mapped.
+    /// BAR3's memory, if front ends map it.
     placement: Option<PagePlacement>,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
@@ -152,8 +152,8 @@ impl<C: ChannelControl> Mediator<C> {
         }))
     }
 
-    /// Counts an access that is answered here, and tells operators. They come from one thread, that of the
-    /// session with the VM's monitor.
+    /// Counts an access that is answered here, for operators. They come from one thread, that of the session
+    /// with the VM's monitor.
     pub(super) fn note_access(&self) {
         let before = self.trapped.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
@@ -332,7 +332,7 @@ impl Connection {
         Ok(Self { link, window, events, terms })
     }
 
-    /// Tells of finished work that was not told when it was finished. True if a message was sent for it.
+    /// Delivers notifications that were held back. True if a message was sent for them.
     fn deliver_deferred(&self, kept: Deferred) -> bool {
         let Deferred { engines, sent } = kept;
         if sent {

@@ -67,8 +67,8 @@ impl<'a, 'h> SpaceSink<'a, 'h> {
         Ok(())
     }
 
-    /// Gets the memory that is to be mapped in this process's name: what an engine touches first is accounted
-    /// to the aggregator, and what cannot be had then is a page that is lost.
+    /// Allocates the memory to map in this process's name: what an engine touches first is accounted to the
+    /// aggregator, and what cannot be had then is a page that is lost.
     fn populate(&self, map: &[GuestMapping]) -> Result<(), LinkError> {
         for run in map {
             let GuestTarget::System { address, .. } = run.target else { continue };

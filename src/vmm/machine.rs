@@ -71,7 +71,7 @@ pub fn run(
     }
 }
 
-/// One life of the machine, until `stop` says that it ends.
+/// One life of the machine, until `stop` ends it.
 fn boot_once(
     config: &VmmConfig,
     functions: &[Arc<dyn PciFunction>],

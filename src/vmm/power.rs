@@ -23,7 +23,7 @@ pub enum ExitReason {
     Reset,
     /// It was stopped from outside.
     Stopped,
-    /// It cannot go on.
+    /// It failed; the reason.
     Failed(String),
 }
 

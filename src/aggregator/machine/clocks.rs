@@ -14,7 +14,7 @@ pub(super) struct Clocks {
     clock: Arc<dyn Clock>,
     /// How long the thread was at what.
     pub steps: Steps,
-    /// When the first of those who wait for their part of the thread may go on.
+    /// When the first tenant that waits for its part of the thread may continue.
     held_until: Option<Duration>,
     /// When to ask how far others are: the GPU with pieces of VRAM, the driver with what it has begun.
     poll_due: Option<Duration>,
@@ -52,7 +52,7 @@ impl Clocks {
         self.held_until = Some(self.held_until.map_or(until, |other| other.min(until)));
     }
 
-    /// Another thread is at work: its result is to be polled soon.
+    /// Another thread is at work: its result must be polled soon.
     pub const fn poll_again(&mut self) {
         self.polls_again = true;
     }

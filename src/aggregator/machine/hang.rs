@@ -1,4 +1,4 @@
-//! Hangs: what the watchdog says is carried out, in steps of which none waits.
+//! Hangs: the watchdog's decisions are carried out, in steps that never wait.
 //!
 //! A channel that holds an engine for which others wait is preempted, and comes back when it is its turn. One
 //! that does not leave in time, or makes no progress, is taken off for good. Destroying it resets the engine
@@ -66,7 +66,7 @@ impl Machine {
         Some(Watched { channel, vm, engines: known.engines, gp_get, admitted })
     }
 
-    /// Takes a hung channel off for good, tells its guest, and makes its VM pay.
+    /// Destroys a hung channel, reports it to its guest, and adds a penalty to its VM.
     pub(super) fn kill(&mut self, hang: Hang, now: Duration) {
         let Hang { channel: host, vm, engine, mut reason } = hang;
         let Some(Owner { guest: Some(guest), .. }) = self.channels.owner(host) else { return };
@@ -126,7 +126,7 @@ impl Machine {
         Ok(Reset { vm: name.to_owned(), channels: unfinished.len() })
     }
 
-    /// Notes a hang of a VM, says so, and lets the VM wait for it.
+    /// Notes a hang of a VM, logs it, and makes the VM wait.
     pub(super) fn charge_hang(
         &mut self,
         vm: TenantId,
@@ -156,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Lets VMs go on that have waited long enough.
+    /// Resumes VMs that have waited long enough.
     pub(super) fn end_penalties(&mut self, now: Duration) {
         let released = self.hangs.ledger.released(now);
         for vm in &released {

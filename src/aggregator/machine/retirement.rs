@@ -103,7 +103,7 @@ impl Machine {
         progress == Progress::More
     }
 
-    /// Takes all channels and address spaces from a tenant: begins with it, and goes on by the clock.
+    /// Begins to take all channels and address spaces from a tenant; the rest is done by the clock.
     pub(super) fn strip(&mut self, tenant: TenantId, now: Duration) {
         if let Some(owner) = self.tenants.get_mut(tenant) {
             owner.stripping = true;

@@ -12,7 +12,7 @@ use gpuvmk_observe::latency;
 use gpuvmk_scheduler::Gate;
 
 impl Machine {
-    /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own
+    /// A tenant rings; false if the doorbell is redundant. No allocation, no lookup beyond the tenant's own
     /// table.
     pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) -> bool {
         let Some(owner) = self.tenants.get_mut(tenant) else { return false };
@@ -83,7 +83,7 @@ impl Machine {
         more
     }
 
-    /// Looks at engines, decides whose turn it is, and tells what that means.
+    /// Looks at engines, decides whose turn it is, and applies that to hardware.
     fn look_and_decide(&mut self, now: Duration) {
         self.scheduler.note_lateness(now);
         if self.scheduler.sample_due(now) {

@@ -45,7 +45,7 @@ pub enum EffectiveSettings {
         vm: String,
         /// Its granted share.
         share: ShareStatus,
-        /// Its work waits until an operator lets it go on.
+        /// Its work waits until an operator resumes it.
         paused: bool,
     },
     /// Of the GPU.

@@ -25,7 +25,7 @@ use gpuvmk_host::reaper::Account;
 use gpuvmk_scheduler::{HangLimits, Scheduler};
 use gpuvmk_trace::Tracer;
 
-/// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
+/// Time after which work that can be cut is cut: the rest continues after all others had a turn.
 pub const SLICE: Duration = Duration::from_micros(100);
 
 /// The same while others want the thread too: less than a short request takes from end to end, which may have
@@ -112,7 +112,7 @@ impl Machine {
         Self { hangs: Hangs::new(config), ..self }
     }
 
-    /// The same, with its decisions told to `tracer`.
+    /// The same, with its decisions recorded by `tracer`.
     pub fn with_tracer(self, tracer: Tracer) -> Self {
         Self { schedule_recorder: ScheduleRecorder::new(tracer), ..self }
     }
@@ -133,7 +133,7 @@ impl Machine {
         self.outbox.take(to);
     }
 
-    /// True if the physical GPU is gone, and is to be closed then.
+    /// True if the physical GPU is gone, and must be closed.
     pub fn is_to_be_closed(&self) -> bool {
         self.hardware.is_lost() && self.hardware.info.close_when_lost
     }

@@ -46,7 +46,7 @@ pub(super) fn share_status(share: Share) -> ShareStatus {
     }
 }
 
-/// Adds what a tenant's backend says of itself.
+/// Adds the report of a tenant's backend.
 pub fn add_report(status: &mut TenantStatus, report: &Report) {
     let by_backend = report.fail_safe.map(|now| now.status(DecidedBy::Backend));
     status.fail_safe = status.fail_safe.take().or(by_backend);
@@ -57,7 +57,7 @@ pub fn add_report(status: &mut TenantStatus, report: &Report) {
     }
 }
 
-/// Adds what a tenant's backend says of its copies.
+/// Adds a tenant's copied bytes, by its backend's report.
 pub fn add_copied(status: &mut TenantStatus, copied: &CopiedBytes) {
     status.unread_entries = copied.unread_entries;
     for (engine, bytes) in copied.by_engine().filter(|(_, bytes)| *bytes > 0) {

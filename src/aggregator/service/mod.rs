@@ -6,7 +6,7 @@
 //! descriptors and its wake-ups. In one turn each tenant gets one request and one look at its doorbells.
 //! Another thread serves operators (see [`super::control`]), and asks this one by command.
 //!
-//! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the
+//! Locks: none. Commands and porters' messages come over a channel, and an eventfd signals them while the
 //! thread sleeps.
 
 mod adaptive_poll;

@@ -38,7 +38,7 @@ const MOST_USERS: usize = 1024;
 
 /// State of a connection at the gate.
 mod state {
-    /// Nothing was said.
+    /// The connection has sent nothing yet.
     pub const SILENT: u8 = 0;
     /// Its wish is being looked at.
     pub const ASKS: u8 = 1;
@@ -90,7 +90,7 @@ impl Misbehaviour {
         self.lines.fetch_add(1, Ordering::Relaxed) < MOST_LINES
     }
 
-    /// How long one who says hello now waits until it is looked at.
+    /// How long a hello that comes now has to wait.
     fn wait_to_ask(&self, now: Instant) -> Duration {
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         *admitted = now.max(*admitted) + BETWEEN;
@@ -110,7 +110,7 @@ impl Misbehaviour {
 }
 
 impl Place {
-    /// A place of a connection that has said nothing.
+    /// A place of a connection that has sent nothing.
     pub fn new(pid: i32, uid: u32, now: Instant, misbehaviour: Arc<Misbehaviour>) -> Self {
         let (state, signals) = (AtomicU8::new(state::SILENT), OnceLock::new());
         Self { pid, uid, since: now, state, signals, misbehaviour }
@@ -124,7 +124,7 @@ impl Place {
         let _ = self.signals.set(Arc::clone(signals));
     }
 
-    /// It has said hello. Returns how long its wish waits because others of its user came before.
+    /// It has sent its hello. Returns how long the hello waits because others of its user came before.
     pub fn asks(&self) -> Duration {
         self.state.store(state::ASKS, Ordering::Relaxed);
         self.misbehaviour.wait_to_ask(Instant::now())

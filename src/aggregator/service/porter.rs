@@ -78,7 +78,7 @@ pub(super) struct Porter {
     orders: Receiver<Order>,
     bytes: Vec<u8>,
     message: Option<Message>,
-    /// That the last one could not be sent was said.
+    /// True if the failure of the last message was logged.
     is_unsent: bool,
     /// The eventfd of the request that is being carried out.
     offered: Option<OwnedFd>,

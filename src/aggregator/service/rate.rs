@@ -50,8 +50,8 @@ impl DoorbellRate {
         self.taken = 0;
     }
 
-    /// Counts doorbells that a look has taken, `new` of which said something new. True when no more are taken
-    /// for a while.
+    /// Counts doorbells that a look has taken, `new` of which had new work. True when no more are taken for a
+    /// while.
     pub fn note(&mut self, taken: usize, new: usize, now: Duration) -> bool {
         if now.saturating_sub(self.window_start) >= WINDOW {
             self.window_start = now;

@@ -17,7 +17,7 @@ use crate::wire;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::reaper::Reaped;
 
-/// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only
+/// How long a hello waits for a tenant that is not known to leave: the kernel reports a killed process only
 /// after it has taken its memory apart.
 const GONE_PATIENCE: Duration = Duration::from_secs(1);
 

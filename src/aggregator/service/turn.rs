@@ -112,10 +112,10 @@ impl Loop {
         })
     }
 
-    /// Serves until told to stop.
+    /// Serves until ordered to stop.
     ///
     /// # Errors
-    /// The GPU is gone, and the kernel waits for this process to close it. Tenants have been told.
+    /// The GPU is gone, and the kernel waits for this process to close it. Tenants got the event.
     pub fn run(&mut self) -> io::Result<()> {
         let mut more = false;
         let mut ready = Vec::with_capacity(MAX_READY);
@@ -155,7 +155,7 @@ impl Loop {
         self.started.elapsed()
     }
 
-    /// One round over everything that is ready. True when there is more, `None` when told to stop.
+    /// One round over everything that is ready. True when there is more, `None` when ordered to stop.
     fn turn(&mut self, ready: &[epoll::Event]) -> Option<bool> {
         let tokens = || ready.iter().map(|event| event.data.u64());
         for token in tokens().filter(|token| token & !NUMBER == DOORBELLS) {

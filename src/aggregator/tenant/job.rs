@@ -13,7 +13,7 @@ use gpuvmk_gpu::{Revocation, SpaceHandle, SpaceUpdate};
 pub enum Job {
     /// Changes of an address space.
     Update(Box<Update>),
-    /// Memory to take away.
+    /// Memory to remove.
     Release(Withdrawal),
     /// An address space to clear and give up.
     Destroy(SpaceHandle),
@@ -56,7 +56,7 @@ impl Update {
     }
 }
 
-/// Memory ranges that are being taken away.
+/// Memory ranges that are being removed.
 #[derive(Debug)]
 pub struct Withdrawal {
     /// Those that are left; the last one is under way.

@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Has KVM know what the function says now.
+    /// Registers the function's present doorbells with KVM.
     fn follow(&self) {
         let mut guard = self.bells();
         let bells = &mut *guard;

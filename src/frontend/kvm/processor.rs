@@ -16,7 +16,7 @@ pub enum Exit {
     Event(u32),
     /// A signal came for the thread.
     Interrupted,
-    /// KVM cannot go on.
+    /// KVM reports an error.
     Failed(String),
 }
 

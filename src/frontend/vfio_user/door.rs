@@ -183,7 +183,7 @@ impl Keeper {
         self.logged = Some(Instant::now());
     }
 
-    /// The header of what a newcomer says first, once all of it is there; `None` if it does not say it soon.
+    /// The header of a newcomer's first message, once all of it has come; `None` if it does not come soon.
     fn first_message(&self, newcomer: &UnixStream) -> Option<Header> {
         let until = Instant::now() + PATIENCE;
         let (mut bytes, mut said) = ([0; MOST], 0);

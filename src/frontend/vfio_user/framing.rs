@@ -65,7 +65,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Nothing yet; the next message is looked for as `poll` says.
+    /// Empty; the next message is polled for by `poll`.
     pub(super) fn new(poll: Poll) -> Self {
         // Twice the longest message would save moves; moves are rare, and this is bounded memory per VM.
         let buffer = vec![0; MAX_MESSAGE].into_boxed_slice();

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How long a write that does not wait can take at most, scheduling included.
 const WRITING: Duration = Duration::from_millis(10);
 
-/// An eventfd that is to be signalled, once no lock is held.
+/// An eventfd to signal, once no lock is held.
 #[must_use]
 struct Signal(Option<Arc<File>>);
 
@@ -151,7 +151,7 @@ impl FrontendInterrupts {
         self.with(|state| Signal(state.line.event.clone())).send();
     }
 
-    /// Sets or takes away the eventfd of one vector.
+    /// Sets or removes the eventfd of one vector.
     pub(super) fn set_msi_event(&self, vector: u32, event: Option<OwnedFd>) {
         let Some((old, signal)) = self.with_vector(vector, |place| place.assign(event)) else { return };
         let_go(old);
@@ -191,7 +191,7 @@ impl FrontendInterrupts {
         self.disable_msi();
     }
 
-    /// Checks a descriptor that a client says is an eventfd, and makes it non-blocking.
+    /// Checks that a client's descriptor is an eventfd, and makes it non-blocking.
     pub(super) fn check_event(event: &OwnedFd) -> Result<(), super::refusal::Refusal> {
         use super::refusal::Refusal;
         if !sys::is_anonymous(event.as_fd()).map_err(Refusal::InterruptSetUp)? {

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Vectors of each interrupt type, as the function's configuration space tells.
+/// Number of vectors of each interrupt type, from the function's configuration space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct IrqCounts {
     intx: u32,

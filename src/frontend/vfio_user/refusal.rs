@@ -1,4 +1,4 @@
-//! Why a command is refused, and the errno that tells the client.
+//! Why a command is refused, and the errno for the client.
 
 use super::wire::command;
 use gpuvmk_pci::{AccessError, DmaError};

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a server ended without being told to.
+/// Why a server ended without an order.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Waiting for clients failed.

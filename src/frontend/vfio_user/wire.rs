@@ -92,7 +92,7 @@ pub mod flags {
     pub const REPLY: u32 = 1;
     /// The sender of this command wants no reply.
     pub const NO_REPLY: u32 = 1 << 4;
-    /// This reply tells of an error.
+    /// Flag: the reply reports an error.
     pub const ERROR: u32 = 1 << 5;
 }
 
@@ -144,8 +144,8 @@ pub mod irq {
     pub const MSI: u32 = 1;
     /// Messages by a table in a BAR.
     pub const MSIX: u32 = 2;
-    /// Types told of. The other two of `linux/vfio.h` (error, request) do not exist here, and QEMU's client
-    /// warns of one that exists and has no vectors.
+    /// Interrupt types that are reported. The other two of `linux/vfio.h` (error, request) do not exist here,
+    /// and QEMU's client warns of one that exists and has no vectors.
     pub const COUNT: u32 = 3;
 
     /// Info: signalled by eventfd.

@@ -34,7 +34,7 @@ use gpuvmk_pci::{PciFunction, Region, header};
 
 /// NV_PMC_ENABLE bit of PFIFO.
 const PFIFO: u32 = NV_PMC_ENABLE::PFIFO.mask();
-/// NV_PMC_ENABLE bit of the PMU, whose counters tell how long engines work.
+/// NV_PMC_ENABLE bit of the PMU, whose counters measure how long engines work.
 const PMU: u32 = NV_PMC_ENABLE::PMU.mask();
 /// NV_PFIFO_INTR_EN_0: everything but the end of a runlist commit, which is polled.
 const FIFO_INTERRUPTS: u32 = !NV_PFIFO_INTR_EN_0::RUNLIST.mask();
@@ -72,7 +72,7 @@ impl RegisterDriver {
     }
 }
 
-/// Brings the GPU up, with what a script says of its board and its engines.
+/// Brings the GPU up, with a script's steps for its board and its engines.
 fn bring_up(
     function: Arc<dyn PciFunction>,
     kind: Vram,

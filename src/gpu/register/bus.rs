@@ -51,7 +51,7 @@ impl Bus {
         self.function.write(region, offset, data).map_err(|error| lost(&error))
     }
 
-    /// Waits until `done` says so of the register's value.
+    /// Waits until `done` returns true for the register's value.
     pub(super) fn poll(
         &self,
         reg: Reg,

@@ -68,7 +68,7 @@ const NO_ENGINES: u32 = u32::from_le_bytes([SOFTWARE_NUMBER; 4]);
 
 /// Where hardware finds what is a channel's.
 #[derive(Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct ChannelAddresses {
     pub(super) userd: PhysicalAddress,
     pub(super) directory: PhysicalAddress,
 }
@@ -113,7 +113,7 @@ impl Channels {
         bar1: &mut Bar1,
         contexts: &Contexts,
         spec: ChannelSpec,
-        places: Places,
+        addresses: ChannelAddresses,
     ) -> Result<HostChannel, GpuError> {
         let channel = (FIRST..CHANNELS)
             .map(HostChannel)
@@ -122,11 +122,11 @@ impl Channels {
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         let physical = memory.physical(instance);
         let mut images = ChannelContexts::default();
-        let made = write_instance(memory, instance, &spec, places)
+        let made = write_instance(memory, instance, &spec, addresses)
             // Of all engines: a guest may name a context while the channel runs already, and hardware may
             // start its new work before the host channel could get another context.
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
-            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(places.userd)))
+            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(addresses.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
             .and_then(|()| bus.write(inst(channel), BOUND | block(physical)?))
             .and_then(|()| page_number(physical.address));
@@ -341,7 +341,7 @@ fn write_instance(
     memory: &HostMemory,
     instance: u64,
     spec: &ChannelSpec,
-    places: Places,
+    addresses: ChannelAddresses,
 ) -> Result<(), GpuError> {
     let ring_valid = spec.gpfifo.0 <= VA_MAX && spec.gpfifo.is_aligned(8);
     if !ring_valid || spec.gpfifo_entries_log2 > 31 || !spec.userd.is_aligned(PAGE_SIZE) {
@@ -353,14 +353,14 @@ fn write_instance(
     }
     put(RAMFC_ENGINES, NO_ENGINES)?;
     put(RAMFC_ENGINES + 4, NO_ENGINES)?;
-    let (low, high) = halves(places.userd.address);
-    put(RAMFC_USERD_LO, low | target(places.userd.aperture))?;
+    let (low, high) = halves(addresses.userd.address);
+    put(RAMFC_USERD_LO, low | target(addresses.userd.aperture))?;
     put(RAMFC_USERD_HI, high)?;
     let (low, high) = halves(spec.gpfifo.0);
     put(RAMFC_GP_BASE_LO, low)?;
     put(RAMFC_GP_BASE_HI, high | RAMFC_GP_BASE_HI::LIMIT2.of(spec.gpfifo_entries_log2.into()))?;
-    let (low, high) = halves(places.directory.address);
-    put(PAGE_DIRECTORY_LO, low | target(places.directory.aperture))?;
+    let (low, high) = halves(addresses.directory.address);
+    put(PAGE_DIRECTORY_LO, low | target(addresses.directory.aperture))?;
     put(PAGE_DIRECTORY_HI, high)?;
     let (low, high) = halves(VA_MAX);
     put(VA_LIMIT_LO, low)?;

@@ -86,7 +86,7 @@ impl IdleCounters {
     }
 }
 
-/// When the clock was read, how long that took, and what it said.
+/// When the clock was read, how long that took, and its value.
 fn clock(bus: &Bus) -> Result<(Instant, Duration, u32), GpuError> {
     let mut best: Option<(Instant, Duration, u32)> = None;
     for _ in 0..ATTEMPTS {

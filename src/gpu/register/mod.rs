@@ -27,7 +27,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use self::bus::Bus;
-use self::channels::{Channels, Places};
+use self::channels::{ChannelAddresses, Channels};
 use self::contexts::Contexts;
 use self::events::Interrupts;
 use self::host_backed::HostBackedVram;
@@ -254,7 +254,7 @@ impl GpuDriver for RegisterDriver {
             }
             _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
         };
-        channels.create(bus, memory, bar1, contexts, spec, Places { userd, directory })
+        channels.create(bus, memory, bar1, contexts, spec, ChannelAddresses { userd, directory })
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

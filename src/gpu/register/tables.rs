@@ -14,7 +14,7 @@ pub(super) struct Table {
     physical: PhysicalAddress,
     entries: Box<[u64]>,
     valid: u64,
-    /// Where to go on with clearing it.
+    /// The next entry to clear.
     clears_from: u64,
 }
 
@@ -54,7 +54,7 @@ impl Table {
         some.iter().zip(range.start..).filter(|(raw, _)| **raw != 0).map(|(raw, index)| (index, *raw))
     }
 
-    /// Changes `[first, first + values)` to what `value` says for each index.
+    /// Changes `[first, first + values)` to `value` of each index.
     pub(super) fn set_run(
         &mut self,
         memory: &HostMemory,

@@ -9,10 +9,9 @@
 //! The channels of tenants whose memory is the host's ([`super::host_backed`]) have their USERD there, and
 //! show none.
 //!
-//! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own,
-//! never in USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours
-//! could be an older one by then, and hardware that has executed the newer one already would go round the
-//! whole ring again.
+//! A store to the poll area is a channel's doorbell. It lands in a page of the host's own, never in USERD:
+//! that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours could be an older
+//! one by then, and hardware that has executed the newer one already would go round the whole ring again.
 
 use super::bus::Bus;
 use super::memory::HostMemory;

@@ -105,7 +105,7 @@ struct Leaving {
 pub struct Preemptions {
     /// Channels that are off.
     pub left: Vec<HostChannel>,
-    /// True while others are to be looked at.
+    /// True while others have to be checked.
     pub more: bool,
 }
 

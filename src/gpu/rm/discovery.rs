@@ -8,10 +8,10 @@ use super::channels::EngineTable;
 use super::client::Client;
 use super::device::{ARCH_GH100, Device, DeviceFacts, address_of, architecture_name};
 use super::error::RmError;
+use super::host_paths::{HostDriver, HostPaths};
 use super::inventory::elsewhere;
 use super::kernel::Kernel;
 use super::open_error::OpenError;
-use super::places::{HostDriver, Places};
 use super::sys::{LoweredPrivileges, NodeKernel, is_root, lower};
 use super::{RmConfig, RmDriver};
 
@@ -46,9 +46,9 @@ impl Opened {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenError> {
-    places.driver().check()?;
-    match places.strict_clients() {
+pub fn open_kernel(paths: &HostPaths, uid: Option<u32>) -> Result<Opened, OpenError> {
+    paths.driver().check()?;
+    match paths.strict_clients() {
         Ok(true) => {}
         Ok(false) => return Err(OpenError::LaxClients),
         Err(error) => {
@@ -66,7 +66,7 @@ pub fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenErro
     if is_root() {
         return Err(OpenError::Root);
     }
-    let kernel = NodeKernel::open(places)?;
+    let kernel = NodeKernel::open(paths)?;
     // The file in /proc may be a container's own; the module has the last word.
     if let Ok(version) = kernel.version()
         && !version.is_empty()
@@ -83,7 +83,7 @@ pub fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenErro
 /// See [`OpenError`].
 pub fn open_device(
     kernel: &Arc<dyn Kernel>,
-    places: &Places,
+    paths: &HostPaths,
     wanted: Option<&str>,
 ) -> Result<(Device, DeviceFacts, EngineTable), OpenError> {
     let cards = kernel.cards().map_err(|error| RmError::new("the list of GPUs", error))?;
@@ -94,7 +94,7 @@ pub fn open_device(
             cards.iter().find(|card| address_of(card) == address).ok_or_else(|| OpenError::UnknownGpu {
                 wanted: address.to_owned(),
                 present: present(),
-                elsewhere: elsewhere(&places.sysfs(), address).unwrap_or_default(),
+                elsewhere: elsewhere(&paths.sysfs(), address).unwrap_or_default(),
             })?
         }
         (None, [only]) => only,
@@ -126,7 +126,7 @@ impl RmDriver {
     /// # Errors
     /// See [`OpenError`]; the process is who it was then.
     pub fn open(config: &RmConfig) -> Result<Self, OpenError> {
-        let opened = open_kernel(&config.places, config.uid)?;
+        let opened = open_kernel(&config.paths, config.uid)?;
         let driver = Self::on_kernel(&opened.kernel, config)?;
         opened.for_good()?;
         Ok(driver)
@@ -134,7 +134,7 @@ impl RmDriver {
 
     /// The same on a kernel that is there.
     pub(super) fn on_kernel(kernel: &Arc<dyn Kernel>, config: &RmConfig) -> Result<Self, OpenError> {
-        let (device, facts, table) = open_device(kernel, &config.places, config.gpu.as_deref())?;
+        let (device, facts, table) = open_device(kernel, &config.paths, config.gpu.as_deref())?;
         if !device.lock()? {
             let DeviceFacts { name, address, .. } = facts;
             return Err(OpenError::Taken { name, address, node: device.node });

@@ -9,9 +9,9 @@ use super::channels::EngineTable;
 use super::client::Client;
 use super::device::{ARCH_GH100, Device, DeviceFacts, address_of, architecture_name};
 use super::error::RmError;
+use super::host_paths::{HostDriver, HostPaths};
 use super::kernel::Kernel;
 use super::open_error::OpenError;
-use super::places::{HostDriver, Places};
 use super::sys::NodeKernel;
 use crate::vfio::sysfs::{PciDevice, Sysfs};
 
@@ -22,7 +22,7 @@ pub struct GpuEntry {
     pub address: String,
     /// PCI vendor and device number.
     pub pci_id: String,
-    /// Marketing name, where a driver tells it.
+    /// Marketing name, where a driver knows it.
     pub name: Option<String>,
     /// Architecture, where it is known.
     pub architecture: Option<String>,
@@ -93,21 +93,21 @@ pub struct Inventory {
 }
 
 /// Looks at everything.
-pub fn inventory(places: &Places) -> Inventory {
-    let driver = places.driver();
-    let kernel = driver.clone().check().and_then(|()| NodeKernel::open(places));
+pub fn inventory(paths: &HostPaths) -> Inventory {
+    let driver = paths.driver();
+    let kernel = driver.clone().check().and_then(|()| NodeKernel::open(paths));
     let kernel = kernel.map(|kernel| Arc::new(kernel) as Arc<dyn Kernel>);
-    take_stock(places, &driver, kernel)
+    inventory_with(paths, &driver, kernel)
 }
 
 /// The same with a kernel that is there, or why it is not.
-pub(super) fn take_stock(
-    places: &Places,
+pub(super) fn inventory_with(
+    paths: &HostPaths,
     driver: &HostDriver,
     kernel: Result<Arc<dyn Kernel>, OpenError>,
 ) -> Inventory {
     let asked = kernel.and_then(|kernel| ask_all(&kernel)).map_err(|error| with_causes(&error));
-    let on_bus = pci_gpus(&places.sysfs());
+    let on_bus = pci_gpus(&paths.sysfs());
     let mut gpus: Vec<GpuEntry> = on_bus.iter().map(|found| entry(found, &asked)).collect();
     // A GPU that the driver has is one also where sysfs is hidden (containers).
     for (card, _) in asked.iter().flatten() {

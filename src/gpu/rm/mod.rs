@@ -9,8 +9,8 @@
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side.
 //! `client` and `device` are objects and calls. `vram`, `system`, `space`, `channel`, `channels` and `events`
 //! are the parts, and `driver` joins them. `worker` is a channel of our own that clears memory. `pinner` pins
-//! tenants' memory. `places`, `inventory` and `discovery` find GPUs and take one. `raw` is for programs that
-//! measure.
+//! tenants' memory. `host_paths`, `inventory` and `discovery` find GPUs and take one. `raw` is for programs
+//! that measure.
 //!
 //! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the
 //! vGPU's chip's), MIG, confidential computing, more than one GPU per driver.
@@ -24,11 +24,11 @@ mod discovery;
 mod driver;
 mod error;
 mod events;
+mod host_paths;
 pub mod inventory;
 mod kernel;
 mod open_error;
 mod pinner;
-mod places;
 mod pushbuffer;
 pub mod raw;
 mod space;
@@ -47,8 +47,8 @@ pub mod timed;
 
 pub use driver::RmDriver;
 pub use error::RmError;
+pub use host_paths::HostPaths;
 pub use open_error::OpenError;
-pub use places::Places;
 
 use abi::RmStatus;
 
@@ -62,7 +62,7 @@ pub struct RmConfig {
     /// User to become first. Root must name one.
     pub uid: Option<u32>,
     /// Where the host shows its driver.
-    pub places: Places,
+    pub paths: HostPaths,
 }
 
 /// True for the statuses that mean "not yet".

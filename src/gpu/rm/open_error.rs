@@ -94,7 +94,7 @@ pub enum OpenError {
         /// The driver that has the wanted GPU, in words.
         elsewhere: String,
     },
-    /// Which GPU was not said.
+    /// The host has several GPUs, and none was named.
     #[error(
         "The NVIDIA driver has several GPUs: {present}. Name one by its PCI address (`device` in a GPU's file)"
     )]

@@ -1,4 +1,4 @@
-//! Address spaces: the driver keeps the page tables, we keep what is mapped and tell it the differences.
+//! Address spaces: the driver keeps the page tables; we keep the mappings and give it the differences.
 //!
 //! A space is the driver's own (`FERMI_VASPACE_A`, flags 0), because the graphics engine's context buffers
 //! live in it too. So that a guest's addresses are free when the guest wants them, they are reserved at once,
@@ -10,7 +10,7 @@
 //! Guest mappings there are refused; the rest of an update is done.
 //!
 //! The driver unmaps by range, so parts of a mapping too; where a cut goes through a large page, the page is
-//! unmapped and its remains are mapped again with 4 KiB pages. Storage kinds are not told to the driver:
+//! unmapped and its remains are mapped again with 4 KiB pages. Storage kinds are not passed to the driver:
 //! memory is mapped with the kind it was made with.
 
 use super::abi::Handle;

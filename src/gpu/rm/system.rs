@@ -66,7 +66,7 @@ enum Piece {
     Held { object: Handle, size: u64, memory: Mapping },
     /// Pinning failed. The next request gets the error, and a later one tries again.
     Refused(String),
-    /// The pinner lets go of it.
+    /// The pinner frees it.
     Going,
 }
 

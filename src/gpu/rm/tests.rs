@@ -11,8 +11,8 @@ use super::abi::classes::{
 use super::abi::{Handle, RmStatus, flags};
 use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
+use super::host_paths::HostPaths;
 use super::mock::{Mock, Wiper};
-use super::places::Places;
 use super::timed::{QuickPinner, context};
 use crate::{
     ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange, HostTarget,
@@ -42,7 +42,7 @@ impl Rig {
     /// A driver with 1 GiB for tenants.
     fn new() -> Self {
         let mock = Mock::new();
-        let (mut device, facts, table) = open_device(&mock.kernel(), &Places::default(), None).unwrap();
+        let (mut device, facts, table) = open_device(&mock.kernel(), &HostPaths::default(), None).unwrap();
         let doorbell = Arc::new(device.doorbell().unwrap());
         let wiper = Wiper::default();
         let wiped = Arc::clone(&wiper.wiped);
@@ -113,7 +113,7 @@ fn system(va: u64, pages: u32, iova: u64) -> HostMapping {
 
 #[test]
 fn engines_of_the_vgpu_and_real_ones_behind_them() {
-    let (_, _, table) = open_device(&Mock::new().kernel(), &Places::default(), None).unwrap();
+    let (_, _, table) = open_device(&Mock::new().kernel(), &HostPaths::default(), None).unwrap();
     // Of the lone ones COPY4 has most units; then the first.
     assert_eq!(table.copy, [0, 4, 2]);
 }

@@ -16,9 +16,9 @@ use super::abi::Handle;
 use super::device::Device;
 use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
+use super::host_paths::HostPaths;
 use super::mock::Mock;
 use super::pinner::{Answer, Order, PinContext, Pinner};
-use super::places::Places;
 use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
 use gpuvmk_host::clock::{Clock, ManualClock};
@@ -43,7 +43,7 @@ impl Timed {
         let mock = Mock::new();
         mock.state().vram_free = 64 << 30;
         let slow = mock.timed(&clock);
-        let (mut device, facts, table) = open_device(&slow.kernel(), &Places::default(), None).unwrap();
+        let (mut device, facts, table) = open_device(&slow.kernel(), &HostPaths::default(), None).unwrap();
         let doorbell = Arc::new(device.doorbell().unwrap());
         let zero = Arc::new(Mutex::new(500_000));
         let helpers = Helpers {

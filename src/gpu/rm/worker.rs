@@ -358,7 +358,7 @@ impl Worker {
         }
     }
 
-    /// Puts commands on the ring that end with a value in a place's semaphore, and tells the GPU.
+    /// Puts commands on the ring that end with a value in a place's semaphore, and rings the doorbell.
     fn submit(&mut self, place: usize, commands: &mut Commands) -> Result<u32, GpuError> {
         self.sequence = self.sequence.wrapping_add(1);
         commands.release(self.system_va(semaphore_of(place)), self.sequence, true);

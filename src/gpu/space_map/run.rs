@@ -60,7 +60,7 @@ impl Run {
         self.clip(self.va.0.saturating_add(from), self.va.0.saturating_add(to))
     }
 
-    /// True when `next` goes on where this run ends, in every respect.
+    /// True when `next` continues this run, in every respect.
     pub(super) fn continues_with(&self, next: &Self) -> bool {
         let expected = Self { va: GpuVa(self.end()), target: advance(self.target, self.len), ..*self };
         expected == Self { len: self.len, ..*next }

@@ -378,7 +378,7 @@ impl VfioFunction {
         connected.map_err(|error| log::error!("{}: no interrupts: {error}", self.address)).ok()
     }
 
-    /// Without a sink only what says that the card goes.
+    /// Without a sink only the notice that the card goes.
     fn connect(&self, sink: Option<Arc<dyn InterruptSink>>) -> anyhow::Result<Connected> {
         let wanted = sink.is_some();
         let lines = Lines::new()?;

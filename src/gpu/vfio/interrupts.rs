@@ -15,7 +15,7 @@ use gpuvmk_pci::InterruptSink;
 pub(super) struct Lines {
     /// Eventfd of the MSI message.
     pub(super) message: EventFd,
-    /// The bus reported an error of the card's, or the card is to be given up, so that it can be taken out.
+    /// The bus reported an error of the card, or the kernel wants the card back, so that it can be removed.
     pub(super) going: EventFd,
 }
 

@@ -101,7 +101,7 @@ impl Reset {
     /// Resets the card.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(super) fn run(&self, card: &VfioDevice) -> io::Result<()> {
         let result = match self.way {
             // SAFETY: the call has no argument, and touches nothing of this process's.

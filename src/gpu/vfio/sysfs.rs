@@ -31,7 +31,7 @@ pub enum SysfsError {
     /// No such function.
     #[error("There is no PCI function {0}: `lspci -D` and `gpuvmk gpu list` show those that there are")]
     Absent(PciAddress),
-    /// A file that each function has cannot be read, or says something else than it should.
+    /// A file that each function has cannot be read, or has unexpected content.
     #[error("Cannot read {}", .path.display())]
     Unreadable {
         /// Path of the file.
@@ -61,7 +61,8 @@ pub struct PciDevice {
     pub driver_override: Option<String>,
     /// True if the firmware shows its messages on it.
     pub boot_display: bool,
-    /// How the kernel would reset it, best first; absent where the kernel does not tell (before Linux 5.15).
+    /// How the kernel would reset it, best first; `None` where the kernel does not report it (before Linux
+    /// 5.15).
     pub reset_methods: Option<Vec<String>>,
     /// Its IOMMU group; absent without an IOMMU.
     pub group: Option<Group>,
@@ -73,7 +74,7 @@ pub struct PciDevice {
     pub cdev: Option<String>,
 }
 
-/// Functions that the IOMMU cannot tell apart.
+/// Functions that the IOMMU cannot distinguish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Number of the group.

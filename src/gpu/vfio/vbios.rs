@@ -42,7 +42,7 @@ pub enum BadVbios {
     /// It cannot be read.
     #[error("its ROM cannot be read")]
     Access(#[from] AccessError),
-    /// The card has none that is to be seen.
+    /// The card shows no ROM.
     #[error("the card shows no ROM: give its VBIOS as a file")]
     Absent,
     /// It is none.
@@ -208,7 +208,7 @@ impl Vbios {
         self.device
     }
 
-    /// NVIDIA's version, as in `70.00.1a.00.02`, if the ROM tells.
+    /// NVIDIA's version, as in `70.00.1a.00.02`, if the ROM has it.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }

@@ -13,7 +13,7 @@ pub use state::{FermiRootState, FermiTablesState};
 /// Small pages in the largest large one, of 128 KiB.
 const MOST_SMALL: usize = 32;
 
-/// log2 of all that a window without tables says the same of.
+/// log2 of the whole range, for which a window without tables has one answer.
 const VA_SHIFT: u8 = 40;
 
 /// Where a window's tables begin.

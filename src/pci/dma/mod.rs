@@ -445,7 +445,7 @@ fn insert(table: &mut Table, range: Range) -> Result<Vec<Arc<Range>>, DmaError> 
     Ok(replaced)
 }
 
-/// Takes addresses out of a table. Returns what is gone, as it was.
+/// Takes addresses out of a table. Returns the removed ranges.
 fn cut(table: &mut Table, first: u64, last: u64) -> Vec<Arc<Range>> {
     let below = table.range(..first).next_back().filter(|(_, range)| range.last >= first);
     let inside = below.into_iter().chain(table.range(first..=last));

@@ -66,7 +66,7 @@ const PAGES_PER_CALL: u64 = 16;
 /// Huge pages always count as there: the pool has them reserved.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel gives no answer.
 pub fn unbacked(fd: BorrowedFd<'_>, offset: u64, size: u64, enough: u64) -> Result<u64, MapError> {
     let system =
         |errno: Errno| MapError::System { step: "AdaptivePoll for holes in the file", source: errno.into() };

@@ -172,7 +172,7 @@ impl Mapping {
         first.saturating_add(end) > size
     }
 
-    /// Where it lies: a number to tell the kernel, never to access.
+    /// Its address: a number for system calls, never to access.
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
@@ -370,7 +370,7 @@ impl Reservation {
         Ok(Self { base: reserve(size)?, size })
     }
 
-    /// Where it lies: a number to tell the kernel, never to access.
+    /// Its address: a number for system calls, never to access.
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }

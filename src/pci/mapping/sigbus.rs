@@ -1,7 +1,7 @@
 //! Containment of SIGBUS: missing memory of another process must not end this one.
 //!
 //! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the
-//! address up among the guarded mappings, and the access goes on, on zeros. Where depends on why:
+//! address up among the guarded mappings, and the access continues, on zeros. Where depends on why:
 //!
 //! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on,
 //!   since the pages behind it are gone too. The owner loses its own data and nothing else.
@@ -41,7 +41,7 @@ struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
     page: AtomicUsize,
-    /// The file, where its size is to be asked for; [`NO_FILE`] where that says nothing.
+    /// The file whose size is checked; [`NO_FILE`] where the size means nothing.
     file: AtomicI32,
     /// Offset in the file of the first byte.
     offset: AtomicU64,

@@ -70,7 +70,7 @@ pub struct Watched {
     pub admitted: bool,
 }
 
-/// A channel that is to be taken off.
+/// A channel that must be taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hang {
     /// The host channel.
@@ -88,7 +88,7 @@ pub struct Hang {
 pub enum Verdict {
     /// Others wait for the engine that the channel holds: it is to leave, and may come back.
     Ask(HostChannel),
-    /// The channel is to be taken off for good.
+    /// The channel must be destroyed.
     Hung(Hang),
 }
 

@@ -143,7 +143,7 @@ impl EngineModel {
         }
     }
 
-    /// Lets time pass, no further than to what [`Self::dispatch`] said.
+    /// Lets time pass, at most to the time that [`Self::dispatch`] returned.
     pub fn advance(&mut self, now: Duration, channels: &mut Channels) -> Option<Worked> {
         let from = std::mem::replace(&mut self.now, now);
         let length = now.saturating_sub(from);

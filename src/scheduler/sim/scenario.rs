@@ -41,7 +41,7 @@ pub struct GpuModel {
     pub late: Duration,
     /// Hardware counts how long each engine works.
     pub counts: bool,
-    /// Hardware tells of the end of each job; else looks alone show it, as where a driver asks for no
+    /// True: hardware notifies the end of each job. False: only looks show it, as where a driver asks for no
     /// interrupt.
     pub tells: bool,
 }

@@ -43,7 +43,7 @@ pub enum Effect {
         /// 64 KiB instead of 128 KiB.
         is_64k: bool,
     },
-    /// Translations are to be dropped.
+    /// Translations must be dropped.
     Flush {
         /// The translations to drop.
         target: FlushTarget,
@@ -64,7 +64,7 @@ pub enum Effect {
     Preempt(GuestChannel),
     /// The driver's interest in notifications of finished work may have changed.
     UpdateInterest,
-    /// Runlist processing is stopped or goes on.
+    /// Runlist processing is stopped or resumed.
     BlockRunlist(bool),
     /// FECS is to save the current graphics context.
     SaveGraphics(PhysicalAddress),

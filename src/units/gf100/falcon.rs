@@ -61,7 +61,7 @@ pub struct Falcon {
 }
 
 impl Falcon {
-    /// A falcon with the memory sizes that its HW_CONFIG register tells.
+    /// A falcon with the memory sizes in its HW_CONFIG register.
     pub fn new(hw_config: u32) -> Self {
         let code = HW_CONFIG::CODE.get(hw_config) as usize * 64;
         let data = HW_CONFIG::DATA.get(hw_config) as usize * 64;
@@ -244,7 +244,7 @@ impl Falcon {
         }
     }
 
-    /// A falcon with the memory sizes that its HW_CONFIG register tells, in a saved state.
+    /// A falcon with the memory sizes in its HW_CONFIG register, in a saved state.
     ///
     /// # Errors
     /// Its memories have wrong sizes, or it runs, or has code, without an upload.

@@ -1,8 +1,8 @@
 //! The PMU's idle counters: how long engines rested or worked, in ticks of the PMU's clock. Power management
-//! is what they are made for; they are also the only thing that tells how long an engine worked.
+//! is what they are made for; they are also the only way to know how long an engine worked.
 //!
 //! Source: envytools, docs/hw/pm/pdaemon/counter.rst (which engine is which bit, and the two modes), and
-//! nouveau's and nvgpu's use of the same registers on GK20A and later. Neither tells the clock's rate: a
+//! nouveau's and nvgpu's use of the same registers on GK20A and later. Neither reports the clock's rate: a
 //! driver lets one counter count always, and compares. Here a tick is 5 ns.
 //!
 //! Not handled: a counter that watches several engines at once. It stays 0.

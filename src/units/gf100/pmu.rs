@@ -1,4 +1,4 @@
-//! PMU: a falcon with message rings. The firmware is not interpreted: once started it tells where its rings
+//! PMU: a falcon with message rings. The firmware is not interpreted: once started it reports where its rings
 //! are, and takes every message without an answer. Nothing in a driver's start-up sends one; clock changes
 //! would, and there are no clocks to change.
 

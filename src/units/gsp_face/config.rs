@@ -24,7 +24,7 @@ const CLASS: u32 = 0x03_0200;
 pub struct GspFaceConfig {
     /// What the chip does in its own way.
     pub hal: &'static Hal,
-    /// PCI device id. Drivers tell the chip by its registers.
+    /// PCI device id. Drivers identify the chip by its registers.
     pub device_id: u16,
     /// PCI revision id.
     pub revision: u8,

@@ -239,7 +239,7 @@ impl<B: GspBackend> Core<B> {
         directory.aperture == Aperture::Vram && self.roots.contains(&directory.address)
     }
 
-    /// Stopped channels of which the driver was not told, for lack of room.
+    /// Stopped channels that were not reported to the driver, for lack of room.
     pub fn dropped_stops(&self) -> u64 {
         locked(&self.stops).dropped()
     }

@@ -13,13 +13,13 @@ pub enum Effect {
         /// Bus address of [`gpuvmk_chip::gh100::fsp::FmcBootParams`].
         parameters: u64,
     },
-    /// FSP refused a message, and has said so to the driver.
+    /// FSP refused a message, and has reported that to the driver.
     FspRefused(FspError),
     /// The driver rang for its command queue.
     GspCommands,
     /// PRAMIN may show other memory.
     MovePramin,
-    /// Translations are to be dropped.
+    /// Translations must be dropped.
     Flush(FlushScope),
     /// A channel has new work. `None` if the written value is no channel's token.
     Doorbell(Option<Token>),

@@ -47,7 +47,7 @@ impl IdentityPage {
         self.write(0, &vec![0xff; usize::try_from(PAGE_SIZE).unwrap_or(0)]);
     }
 
-    /// Reads. False when the registers are to be asked.
+    /// Reads. False when the registers must answer.
     pub fn read(&self, offset: u64, data: &mut [u8]) -> bool {
         self.page.as_ref().is_some_and(|(memory, _)| memory.read(offset, data).is_ok())
     }

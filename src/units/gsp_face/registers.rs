@@ -220,7 +220,7 @@ impl Registers {
         self.output.update(level, &self.control);
     }
 
-    /// A message was not sent that was said to be.
+    /// A message that was reported as sent was not sent.
     pub fn send_again(&self) {
         self.output.send_again(&self.control);
     }
@@ -260,7 +260,7 @@ impl Registers {
         &mut self.output
     }
 
-    /// The first register that was accessed and that no table lists; told once.
+    /// The first register that was accessed and that no table lists; returned once.
     pub fn take_notice(&mut self) -> Option<Reg> {
         self.file.take_notice()
     }

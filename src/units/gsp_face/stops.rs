@@ -1,4 +1,4 @@
-//! Channels that the back stopped and of which GSP has not told the driver yet.
+//! Channels that the back stopped and that GSP has not reported to the driver yet.
 //!
 //! Events come from threads that must not wait for GSP: it may be waiting for the very process that sends
 //! them. They leave the event here, and the holder of GSP takes them when it finishes. A channel is listed

@@ -1,4 +1,4 @@
-//! The guest's system memory: given to this process and to the physical GPU, and taken away from both.
+//! The guest's system memory: mapped for this process and for the physical GPU, and unmapped from both.
 
 use std::time::Instant;
 

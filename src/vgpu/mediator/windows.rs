@@ -1,4 +1,4 @@
-//! Where BAR3 and PRAMIN look, for a guest whose instance memory is mapped for good.
+//! Positions of BAR3 and PRAMIN, for a guest whose instance memory is mapped for good.
 
 use std::io::{self, ErrorKind};
 

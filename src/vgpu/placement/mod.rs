@@ -9,10 +9,9 @@
 //!   place in [`Window`](super::memory::Window): no reader knows of homes;
 //! * engines reach it there as system memory ([`PagePlacement::split`]); the file is announced as memory for
 //!   DMA at [`WINDOW_GPA`], where no guest has memory, when the first engine is to reach a page of it;
-//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks
-//!   ([`PagePlacement::apply`], [`PagePlacement::move_pramin`]), before the access ends by which it says so.
-//!   Until then the guest sees what was there before, as through a TLB. (QEMU waits for the end of every
-//!   write once a region is mapped.)
+//! * pages move when the guest invalidates BAR3's tables or moves PRAMIN ([`PagePlacement::apply`],
+//!   [`PagePlacement::move_pramin`]), before that access ends. Until then the guest sees what was there
+//!   before, as through a TLB. (QEMU waits for the end of every write once a region is mapped.)
 //!
 //! An engine may store to a page while it moves: what it stored after the page was copied is carried over
 //! when all engines have the new address.

@@ -63,7 +63,7 @@ impl PagePlacement {
     /// Moves pages to where BAR3 shows them from now on, or home.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     pub fn apply(&self, changes: &Changes, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         if !changes.is_empty() {
             around.meters.flushes.admit();
@@ -88,7 +88,7 @@ impl PagePlacement {
     /// stored.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     pub fn begin_userd(
         &self,
         userd: GuestVram,
@@ -123,7 +123,7 @@ impl PagePlacement {
     /// Hardware does not read a USERD any more.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     pub fn end_userd(&self, userd: GuestVram, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         let page = userd.0 / PAGE_SIZE * PAGE_SIZE;
         let known = {
@@ -147,7 +147,7 @@ impl PagePlacement {
     /// PRAMIN shows VRAM from `start` on; `None`: something else.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     pub fn move_pramin(&self, start: Option<u64>, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         around.meters.flushes.admit();
         let limit = around.window.size();

@@ -24,7 +24,7 @@ pub trait Engines {
     /// Sends every mapping of a range of VRAM again.
     ///
     /// # Errors
-    /// The vGPU cannot go on.
+    /// The vGPU must go into fail-safe state.
     fn map_again(&self, vram: Range<u64>) -> Result<(), FailSafe>;
 }
 

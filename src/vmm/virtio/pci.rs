@@ -23,7 +23,7 @@ pub(super) enum Structure {
     Interrupt,
     /// The device's own configuration.
     Device,
-    /// A write says that the queue has something.
+    /// A write notifies that the queue has requests.
     Notify,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum ProtocolError {
 pub(super) enum Step {
     /// There was nothing.
     Idle,
-    /// A request was carried out; `tell` if the driver wants to know.
+    /// A request was carried out; `tell` if the driver wants a notification.
     Served { tell: bool },
 }
 

@@ -104,7 +104,7 @@ pub(in crate::service) struct Admitted {
 /// See [`Answer::message`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::service) struct ChangeOfMessage {
-    /// True if the new eventfd is to be used.
+    /// True if the new eventfd must be used.
     pub given: bool,
     /// A message was ordered before, by the old one.
     pub send_first: bool,

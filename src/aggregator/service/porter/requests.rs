@@ -128,7 +128,7 @@ impl Porter {
         }
     }
 
-    /// An unadmitted connection says something else than hello.
+    /// An unadmitted connection sends something else than a hello.
     fn mistake(&mut self, refusal: &Refusal) -> Result<(), End> {
         self.refuse(refusal)?;
         let Stage::Unadmitted { mistakes, .. } = &mut self.stage else { return Ok(()) };

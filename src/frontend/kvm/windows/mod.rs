@@ -42,7 +42,7 @@ pub struct WindowCounts {
     pub runs: usize,
     /// Runs that were mapped.
     pub mapped: u64,
-    /// Runs that were taken away.
+    /// Runs that were unmapped.
     pub unmapped: u64,
     /// Pages that got other memory below their slot.
     pub moved: u64,
@@ -92,7 +92,7 @@ struct Mapped {
     size: u64,
     memory: Arc<Reservation>,
     blocks: BTreeMap<u64, Block>,
-    /// Memory that the region shows for good, and where.
+    /// Memory that the region always shows, and its range.
     plain: Option<(Range<u64>, Slot)>,
 }
 

@@ -311,7 +311,7 @@ layout!(EventData, 16);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CheckVersion {
-    /// `'2'`: tell the version.
+    /// `'2'`: report the version.
     pub command: u32,
     /// 1 when recognised.
     pub reply: u32,

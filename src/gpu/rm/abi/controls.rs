@@ -61,7 +61,7 @@ pub struct HandleInfo {
 }
 control!(HandleInfo = 0xd02, "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO", 16, data @ 8);
 
-/// A page-table entry, as [`PteInfo`] tells it.
+/// A page-table entry in [`PteInfo`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct PteBlock {

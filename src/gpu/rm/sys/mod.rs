@@ -13,9 +13,9 @@ use super::abi::calls::{
     AllocOsEvent, CardInfo, CheckVersion, EventData, Free, MapDma, MapMemory, RegisterFd, UnmapDma, escape,
 };
 use super::abi::{Handle, RmStatus};
+use super::host_paths::HostPaths;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::open_error::OpenError;
-use super::places::Places;
 
 pub use open_files::EpollFiles;
 pub use user::{LoweredPrivileges, is_root, lower};
@@ -24,7 +24,7 @@ pub use user::{LoweredPrivileges, is_root, lower};
 #[derive(Debug)]
 pub struct NodeKernel {
     control: OwnedFd,
-    places: Places,
+    paths: HostPaths,
 }
 
 impl NodeKernel {
@@ -32,9 +32,9 @@ impl NodeKernel {
     ///
     /// # Errors
     /// There is none, or this user may not.
-    pub fn open(places: &Places) -> Result<Self, OpenError> {
-        let control = open(places, Node::Control).map_err(|source| OpenError::node(Node::Control, source))?;
-        Ok(Self { control, places: places.clone() })
+    pub fn open(paths: &HostPaths) -> Result<Self, OpenError> {
+        let control = open(paths, Node::Control).map_err(|source| OpenError::node(Node::Control, source))?;
+        Ok(Self { control, paths: paths.clone() })
     }
 
     /// The version that the module reports.
@@ -49,9 +49,9 @@ impl NodeKernel {
     }
 }
 
-fn open(places: &Places, node: Node) -> io::Result<OwnedFd> {
+fn open(paths: &HostPaths, node: Node) -> io::Result<OwnedFd> {
     // Not O_NONBLOCK: the module's poll would never wake then.
-    Ok(rustix::fs::open(places.node(node), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(paths.node(node), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn check(status: u32) -> Result<(), CallError> {
@@ -60,7 +60,7 @@ fn check(status: u32) -> Result<(), CallError> {
 
 impl Kernel for NodeKernel {
     fn open(&self, node: Node) -> io::Result<OwnedFd> {
-        open(&self.places, node)
+        open(&self.paths, node)
     }
 
     fn open_files(&self) -> io::Result<Box<dyn OpenFiles>> {
@@ -132,7 +132,7 @@ impl Kernel for NodeKernel {
     }
 
     fn event_file(&self, client: Handle) -> Result<OwnedFd, CallError> {
-        let file = open(&self.places, Node::Control)?;
+        let file = open(&self.paths, Node::Control)?;
         let mut call = AllocOsEvent { client, device: Handle::NONE, fd: file.as_raw_fd(), status: 0 };
         ioctl::plain(file.as_fd(), escape::ALLOC_OS_EVENT, &mut call)?;
         check(call.status)?;

@@ -8,11 +8,11 @@ use rustix::fs::FlockOperation;
 use crate::rm::abi::calls::CardInfo;
 use crate::rm::abi::classes::NV01_ROOT_CLIENT;
 use crate::rm::abi::{RmStatus, flags};
-use crate::rm::inventory::{Inventory, take_stock};
+use crate::rm::host_paths::{HostDriver, HostPaths};
+use crate::rm::inventory::{Inventory, inventory_with};
 use crate::rm::kernel::Node;
 use crate::rm::mock::Mock;
 use crate::rm::open_error::OpenError;
-use crate::rm::places::{HostDriver, Places};
 use crate::rm::{RmConfig, RmDriver};
 
 fn card(bus: u8) -> CardInfo {
@@ -98,8 +98,8 @@ fn gpu_of_another_kernel_driver_and_its_name() {
     for (address, part) in
         [("0000:01:00.0", "kernel driver vfio-pci has"), ("0000:02:00.0", "no kernel driver")]
     {
-        let places = Places::below(host.path());
-        let config = RmConfig { gpu: Some(address.to_owned()), places, ..Default::default() };
+        let paths = HostPaths::below(host.path());
+        let config = RmConfig { gpu: Some(address.to_owned()), paths, ..Default::default() };
         let text = refusal(&Mock::new(), &config).to_string();
         assert!(text.contains(part), "'{part}' is not in: {text}");
     }
@@ -155,7 +155,7 @@ fn listed(mock: &Mock, root: &Path) -> Inventory {
         version: "580.159.04".to_owned(),
         branch: crate::rm::abi::Branch::of_version("580"),
     };
-    let listed = take_stock(&Places::below(root), &driver, Ok(mock.kernel()));
+    let listed = inventory_with(&HostPaths::below(root), &driver, Ok(mock.kernel()));
     assert_eq!(mock.state().objects, BTreeMap::new());
     listed
 }

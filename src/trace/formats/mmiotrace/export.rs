@@ -68,7 +68,7 @@ pub struct Exporter<W> {
     origin: Origin,
     /// The expected value of the first register, until a read of it is written.
     boot_0: Option<u32>,
-    /// Events of which the last line told that they are lost.
+    /// Lost events that the last line reported.
     told: Option<u64>,
     line: Vec<u8>,
 }

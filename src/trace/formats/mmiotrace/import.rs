@@ -173,7 +173,7 @@ struct Past {
 }
 
 impl Past {
-    /// A line as it was, and the loss that it tells of.
+    /// A line as it was, and the loss that it reports.
     fn note<W: Write>(
         &self,
         text: String,

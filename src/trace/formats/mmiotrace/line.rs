@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::loss;
 
-/// An access as a line tells it.
+/// An access in the form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub write: bool,

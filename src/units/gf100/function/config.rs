@@ -31,7 +31,7 @@ pub(super) const CLASS: u32 = 0x03_0200;
 /// The properties that distinguish one GF100 from another.
 #[derive(Clone)]
 pub struct Gf100Config {
-    /// PCI device id. Drivers tell the chip by its registers.
+    /// PCI device id. Drivers identify the chip by its registers.
     pub device_id: u16,
     /// PCI revision id.
     pub revision: u8,

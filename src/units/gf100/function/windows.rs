@@ -46,7 +46,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         }
     }
 
-    /// Changes both windows, and tells who mapped one that shows something else then.
+    /// Changes both windows, and calls the watcher for one that shows other memory afterwards.
     pub(super) fn change_windows(&self, change: impl Fn(&mut Window<FermiTables>) -> bool) {
         for id in [WindowId::Bar1, WindowId::Bar3] {
             let is_other = change(&mut locked(self.window(id)));

@@ -98,7 +98,7 @@ impl Faults {
         }
     }
 
-    /// True while a record is to be read.
+    /// True while a record waits to be read.
     pub const fn pending(&self) -> bool {
         self.occupied != 0
     }

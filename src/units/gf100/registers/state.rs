@@ -47,7 +47,7 @@ pub struct RegistersState {
     pub config: ConfigSpaceState,
     /// The interrupt output.
     pub output: InterruptOutputState,
-    /// Bytes of VRAM that the registers tell.
+    /// Size of VRAM in the registers, in bytes.
     pub vram: u64,
 }
 

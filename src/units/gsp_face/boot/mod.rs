@@ -17,12 +17,12 @@ use gpuvmk_saved_state::StateError;
 /// What a driver asks of a flow by a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// GSP is to boot, or to go on. An answer is owed.
+    /// GSP must boot or resume. The flow owes the driver an answer.
     Boot {
         /// Bus address of what says where GSP's arguments are.
         parameters: u64,
     },
-    /// Nothing: a message was refused, and the driver was told so.
+    /// Nothing: a message was refused, and the driver got the error.
     Refused(FspError),
 }
 
@@ -62,7 +62,7 @@ impl BootUnit {
         }
     }
 
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> FspState {
         match self {
             Self::Fsp(fsp) => fsp.state(),

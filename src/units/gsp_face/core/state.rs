@@ -37,7 +37,7 @@ pub struct GspFaceState {
     pub bar1: HopperTables,
     /// Where BAR2 finds memory, the bus's BAR3.
     pub bar2: HopperTables,
-    /// Channels that the back stopped and of which GSP has not told the driver.
+    /// Channels that the back stopped and that GSP has not reported to the driver.
     pub stops: StopsState,
     /// The back was gone: reads give ones until the function is reset.
     pub lost: bool,

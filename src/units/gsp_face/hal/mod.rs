@@ -54,7 +54,7 @@ pub struct Hal {
 /// What a chip is to the PCI bus.
 #[derive(Clone, Copy, Debug)]
 pub struct Pci {
-    /// Device id of an ordinary card. Drivers tell the chip by its registers.
+    /// Device id of an ordinary card. Drivers identify the chip by its registers.
     pub device_id: u16,
     /// Revision.
     pub revision: u8,

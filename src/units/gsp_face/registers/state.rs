@@ -37,7 +37,7 @@ pub struct RegistersState {
     pub config: ConfigSpaceState,
     /// The interrupt output.
     pub output: InterruptOutputState,
-    /// Bytes of VRAM that the registers tell.
+    /// Size of VRAM in the registers, in bytes.
     pub vram: u64,
     /// Messages to FSP that were answered with an error.
     pub fsp_errors: u64,

@@ -8,7 +8,7 @@
 use super::Role;
 use super::violation;
 
-/// Has panics said in the log, and ends the process where the thread cannot be done without.
+/// Logs panics, and ends the process if the thread is indispensable.
 pub(super) fn install() {
     // The standard hook looks for symbols in files.
     std::panic::set_hook(Box::new(|panic| {

@@ -20,11 +20,11 @@ const CLIENT_CHECK_FIELDS: [u32; 2] = [0, 6];
 
 /// A host's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct HostPaths {
     root: PathBuf,
 }
 
-impl Default for Places {
+impl Default for HostPaths {
     fn default() -> Self {
         Self::below("/")
     }
@@ -34,7 +34,7 @@ impl Default for Places {
 /// NVIDIA driver.
 const TEST_ROOT: &str = "GPUVMK_TEST_ROOT";
 
-impl Places {
+impl HostPaths {
     /// This host's, for programs.
     pub fn of_host() -> Self {
         match std::env::var_os(TEST_ROOT) {
@@ -152,14 +152,14 @@ mod tests {
         let file = folder.path().join("proc/driver/nvidia/version");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, version).unwrap();
-        Places::below(folder.path()).driver()
+        HostPaths::below(folder.path()).driver()
     }
 
     #[test]
     fn clients_are_told_apart_by_their_files_unless_a_setting_says_otherwise() {
         let folder = tempfile::tempdir().unwrap();
-        let places = Places::below(folder.path());
-        assert!(places.strict_clients().is_err(), "there is no such file");
+        let paths = HostPaths::below(folder.path());
+        assert!(paths.strict_clients().is_err(), "there is no such file");
         let file = folder.path().join("proc/driver/nvidia/params");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         for (dwords, strict) in [
@@ -172,10 +172,10 @@ mod tests {
         ] {
             std::fs::write(&file, format!("ResmanDebugLevel: 4294967295\nRegistryDwords: \"{dwords}\"\n"))
                 .unwrap();
-            assert_eq!(places.strict_clients().unwrap(), strict, "{dwords}");
+            assert_eq!(paths.strict_clients().unwrap(), strict, "{dwords}");
         }
         std::fs::write(&file, "RegistryDwords: \"RmClientDataValidation=x\"\n").unwrap();
-        assert!(places.strict_clients().is_err());
+        assert!(paths.strict_clients().is_err());
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn no_file_and_no_driver() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Places::below(folder.path()).driver().check().unwrap_err();
+        let error = HostPaths::below(folder.path()).driver().check().unwrap_err();
         assert!(matches!(error, OpenError::NoDriver));
         assert!(error.to_string().contains("modprobe nvidia"), "{error}");
     }
