@@ -339,7 +339,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every page has a bus address of its own, congruent to its guest-physical one, for as long as it is
+        /// Every page has a distinct bus address, congruent to its guest-physical one, for as long as it is
         /// mapped.
         #[test]
         fn table_agrees_with_a_page_array(steps in prop::collection::vec(

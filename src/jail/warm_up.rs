@@ -21,7 +21,7 @@ pub(super) fn libraries() {
         std::thread::Builder::new().name("warm-up".to_owned()).spawn(shrink_heap).map(|thread| thread.join());
 }
 
-/// Fills a heap with blocks that are too small for mappings of their own, and empties it.
+/// Fills a heap with blocks that are too small for separate mappings, and empties it.
 fn shrink_heap() {
     const BLOCK: usize = 64 << 10;
     const BLOCKS: usize = 64;

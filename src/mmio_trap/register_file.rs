@@ -186,7 +186,7 @@ mod tests {
         STATUS @ 0x001008, reset 0, WriteOneToClear, {};
         /// Not for drivers.
         SECRET @ 0x00100c, reset 3, Denied, {};
-        /// Somebody else's.
+        /// A register with a handler.
         ACTIVE @ 0x001010, reset 0, Handler, {};
     }
 

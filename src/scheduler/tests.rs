@@ -99,7 +99,7 @@ fn second_busy_vm_waits_and_is_rung_in_its_turn() {
     let meet = scheduler.decide(ms(1)).unwrap();
     let turn = scheduler.decide(ms(2)).unwrap();
 
-    // The copy engine's list is nobody's business here.
+    // The copy engine's list does not matter here.
     let runlist = Some([1, 11, 12].map(host).to_vec());
     let switches = vec![(GRAPHICS, Admission::Only(A))];
     assert_eq!(meet, Change { runlist, switches, ..Change::default() });
@@ -230,8 +230,8 @@ fn turn_of_one_who_is_done_ends_at_once_when_hardware_tells() {
     assert!(looks >= 2, "one look may fall between two engines");
 }
 
-/// A's channel has fetched everything, no engine works, and nobody has told of it: looks and decides until B
-/// is admitted.
+/// A's channel has fetched everything, no engine works, and there was no notification: looks and decides
+/// until B is admitted.
 fn until_b_is_admitted(scheduler: &mut Scheduler, mut now: Duration) -> Duration {
     loop {
         scheduler.sample(now, &[(GRAPHICS, None)], &[], |channel| Some(u32::from(channel == host(1))));
@@ -262,7 +262,7 @@ fn new_work_of_one_who_counts_as_busy_and_is_off_the_list_brings_a_decision() {
         scheduler.doorbell(host(channel), 1, ms(0));
         scheduler.decide(ms(0));
     }
-    // B is done, which nobody has told, and A has the engine now.
+    // B is done, without a notification, and A has the engine now.
     scheduler.sample(us(100), &[(GRAPHICS, Some(host(1)))], &[], |_| Some(1));
     while !admits(&scheduler, A, GRAPHICS) || admits(&scheduler, B, GRAPHICS) {
         let now = scheduler.next_due().unwrap();

@@ -23,8 +23,8 @@ impl Machine {
         let (host, engines) = (channel.host, channel.engines);
         let has_work = !self.scheduler.is_redundant(host, doorbell.gp_put);
         // A VM that rings without work must not count as one that wants its turn. One with work may have
-        // filled its ring since, of which hardware read the first entries in passing: the scheduler is told,
-        // but not as often as the VM rings.
+        // filled its ring since, of which hardware read the first entries in passing: the scheduler gets the
+        // doorbell, but not as often as the VM rings.
         if !has_work
             && self.scheduler.may_run(host).is_none()
             && self.hardware.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)

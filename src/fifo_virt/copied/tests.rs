@@ -1,4 +1,4 @@
-//! Command streams as drivers write them, and as nobody should.
+//! Command streams as drivers write them, and malformed ones.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 

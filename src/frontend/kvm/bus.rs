@@ -159,7 +159,7 @@ mod tests {
         let mut data = [0; 4];
         buses.read_memory(0x1008, &mut data);
         assert_eq!(data, [8; 4]);
-        // One that leaves it reaches nobody.
+        // An access that leaves the range reaches no device.
         buses.read_memory(0x100e, &mut data);
         assert_eq!(data, [0xff; 4]);
         buses.write_memory(0x100e, &[9; 4]);

@@ -1,4 +1,4 @@
-//! Tenants' VRAM on a card that shares none of its own with processes: it is kept in the host's memory, and
+//! Tenants' VRAM on a card that cannot share its VRAM with processes: it is kept in the host's memory, and
 //! engines reach it as system memory, through the IOMMU.
 //!
 //! So guests' page tables, instance blocks, rings and USERD are read and written at the speed of memory: not

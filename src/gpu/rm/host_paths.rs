@@ -13,8 +13,8 @@ use crate::vfio::sysfs::Sysfs;
 /// The settings that the kernel module was loaded with.
 const SETTINGS_FILE: &str = "/proc/driver/nvidia/params";
 
-/// The module's setting for client validation. Two of its fields say whether clients are told apart by their
-/// files: `ALL` and `STRICT_CLIENT`, of two bits each, where 2 is off.
+/// The module's setting for client validation. Two of its fields say whether clients are distinguished by
+/// their files: `ALL` and `STRICT_CLIENT`, of two bits each, where 2 is off.
 const CLIENT_CHECK: &str = "rmclientdatavalidation=";
 const CLIENT_CHECK_FIELDS: [u32; 2] = [0, 6];
 

@@ -153,7 +153,8 @@ fn partition_in_another_shape_and_a_new_object_unless_the_old_is_in_use() {
     assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
 }
 
-/// Memory of a partition goes only when nobody has its file any more, and whoever is next has other memory.
+/// Memory of a partition is freed only when no process has its file any more, and the next owner gets other
+/// memory.
 #[test]
 fn partition_that_somebody_has_kept_and_is_not_freed() {
     let mut rig = Rig::new();
@@ -166,7 +167,7 @@ fn partition_that_somebody_has_kept_and_is_not_freed() {
     let mapped = Mapping::of_file(piece.fd.as_fd(), 0, 64 * MIB, Access::ReadWrite).unwrap();
     drop(window);
     assert_eq!(renew(&mut rig), Renewal::Held, "a mapping keeps it");
-    // Nor does it become somebody's in another shape.
+    // Nor can it become a partition of another size.
     assert!(rig.driver.share_vram(HostVram(0), 128 * MIB).is_err());
     assert!(rig.driver.share_vram(HostVram(0), 64 * MIB).is_err());
     assert_eq!(object(&rig), old);
@@ -182,7 +183,7 @@ fn partition_that_somebody_has_kept_and_is_not_freed() {
     assert_ne!(object(&rig), old);
 }
 
-/// Where partitions are system memory: the next one is another file, whoever has the old one.
+/// Where partitions are system memory, the next one is another file, even if a process has the old one.
 #[test]
 fn partition_in_system_memory_and_another_file_for_the_next_owner() {
     let mut rig = Rig::new();

@@ -48,7 +48,7 @@ fn dead_servers_socket_is_replaced() {
     assert!(connect(&path, SocketType::SEQPACKET).is_ok());
 }
 
-/// Runs `work` as another user, on a thread of its own (threads are users to the kernel); `None` where this
+/// Runs `work` as another user, on a separate thread (users are per thread to the kernel); `None` where this
 /// process may not.
 fn as_user<R: Send>(uid: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
     let become_user = || {

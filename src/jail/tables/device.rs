@@ -50,7 +50,7 @@ pub(crate) const SESSION: &[&[Rule]] = &[
     },
 ];
 
-/// Serves QEMU with a software GPU of its own.
+/// Serves QEMU with a software GPU in the same process.
 pub(crate) const SOFTGPU: &[&[Rule]] = &[
     BASE,
     START,

@@ -105,7 +105,7 @@ mod tests {
         FIXED @ 0x001004, reset 9, Constant, {};
         /// Cleared by ones.
         STATUS @ 0x001008, reset 0xff, WriteOneToClear, {};
-        /// Somebody else's.
+        /// A register with a handler.
         ACTIVE @ 0x00100c, reset 0, Handler, {};
     }
 

@@ -22,7 +22,7 @@ fn read_only(mut mapping: DmaMapping) -> DmaMapping {
     mapping
 }
 
-/// `size` bytes at `iova` with memory of their own.
+/// `size` bytes at `iova` with separate memory.
 fn own(iova: u64, size: u64) -> DmaMapping {
     part(&memory_file(size / PAGE), iova, size, 0)
 }
@@ -324,7 +324,7 @@ fn right_to_write_is_proven_by_each_descriptor() {
 
     assert!(refused(space.map(part(&reader_of(&file), 0, PAGE, 0))));
     space.map(part(&file, 0x10000, 4 * PAGE, 0)).unwrap();
-    // Somebody's mapping for writing is there now: that says nothing of this descriptor.
+    // There is a mapping for writing now, but this descriptor gives no right to write.
     assert!(refused(space.map(part(&reader_of(&file), 0, PAGE, 0))));
     space.map(read_only(part(&reader_of(&file), 0, PAGE, 0))).unwrap();
     assert!(space.write_u32(0, 1).is_err());

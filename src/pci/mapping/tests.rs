@@ -288,7 +288,7 @@ fn populated_memory_is_there_and_keeps_its_bytes() {
     assert_eq!(memory.read_u32(3 * PAGE), Ok(9));
 }
 
-/// Not a test of its own: what [`foreign_sigbus_still_ends_the_process`] runs in a process of its own.
+/// No test by itself: [`foreign_sigbus_still_ends_the_process`] runs it in a separate process.
 #[test]
 #[ignore = "ends its process; run by foreign_sigbus_still_ends_the_process"]
 fn raise_foreign_sigbus() {

@@ -21,8 +21,8 @@ use crate::share::{Rejection, Share};
 /// The whole, in percent.
 const WHOLE: u32 = 100;
 
-/// The most turns in a round, which is long enough for the smallest part to be a turn of its own: very small
-/// parts get less than a turn.
+/// The most turns in a round. A round is long enough for the smallest part to be a whole turn, up to this
+/// limit: very small parts get less than a turn.
 const MOST_TURNS: u32 = 50;
 
 /// The policy; see the module.

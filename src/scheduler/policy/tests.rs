@@ -12,7 +12,7 @@ fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
     super::policy(kind, settings, Duration::ZERO)
 }
 
-/// How often the engine is looked at while somebody has work.
+/// Interval of looks at the engine while a VM has work.
 const SAMPLE: Duration = Duration::from_millis(1);
 
 pub(super) fn ms(n: u64) -> Duration {
@@ -61,7 +61,7 @@ impl Bench {
         (decision.admission, length)
     }
 
-    /// Who had the engine to himself, in what order and for how long; 0 is nobody.
+    /// The VMs that had the engine alone, in order, with the times; 0 is none.
     pub fn turns(&mut self, total: Duration, ready: impl Fn(u32) -> bool) -> Vec<(u32, Duration)> {
         let mut turns: Vec<(u32, Duration)> = Vec::new();
         while self.now < total {

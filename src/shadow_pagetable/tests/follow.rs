@@ -19,7 +19,7 @@ fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
-/// What a driver does to entries that lie behind each other.
+/// A driver's change of consecutive entries.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Maps pages; every one `step` pages behind the one before it.
@@ -172,7 +172,7 @@ fn follow<F: Chip>(format: F, rounds: &[Vec<Edit>]) -> Result<(), TestCaseError>
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Nothing but what changed is told, and nothing that changed is missed.
+    /// All changes are emitted, and nothing else.
     #[test]
     fn stretches_of_pages_are_followed(rounds in proptest::collection::vec(edits(), 1..6), large_64k: bool) {
         follow(Fermi { large_pages: LargePages::from_64k(large_64k) }, &rounds)?;

@@ -94,7 +94,7 @@ impl<'a> Walk<'a> {
 
     fn is_meant(&self, element: &Element) -> bool {
         let known = |name: &str| self.chips.iter().position(|chip| *chip == name);
-        // Variants of anything else than chips cannot be told apart here: all of them are shown.
+        // Variants of anything else than chips cannot be distinguished here: all of them are shown.
         let of_chips = element.get("varset").is_none_or(|varset| varset == CHIPS);
         !of_chips || element.get("variants").is_none_or(|list| include(list, self.chip, known))
     }

@@ -1,7 +1,7 @@
 //! The register face of a GF100: what a driver sees of the chip, whatever executes behind it.
 //!
 //! [`Gf100Function`] is a PCI function over an [`EngineBackend`]: the software GPU's engine core, or the
-//! mediator of a guest's vGPU. Each unit is a pure model in a file of its own; a register access returns its
+//! mediator of a guest's vGPU. Each unit is a pure model in its own file; a register access returns its
 //! consequences as [`effect`] values, which the function carries out.
 //!
 //! Not modelled: display, video engines, fuses and clocks beyond their start-up values, GPC broadcast writes

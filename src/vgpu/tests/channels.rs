@@ -416,7 +416,7 @@ fn channel_beyond_the_granted_ends_in_a_fault_when_it_gets_work() {
         f.mediator.doorbell(GuestChannel(n), 2);
 
         assert_eq!(f.face.take(), [end_of(n)], "told once");
-        // A driver that starts it again is told again.
+        // A driver that starts it again gets the error again.
         f.mediator.enable_channel(GuestChannel(n), true);
         f.mediator.doorbell(GuestChannel(n), 1);
         assert_eq!(f.face.take(), [end_of(n)]);

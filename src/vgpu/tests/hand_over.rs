@@ -2,11 +2,11 @@
 //! aggregator's thread, the back end's thread for events, the driver's interrupt handler on one processor,
 //! and a process that sleeps for fences on another.
 //!
-//! Event ring, mediator, register face and interrupt tree are the real ones. The driver does what nouveau
-//! does: with its allow and block of notifications around each sleep (Linux 6.1), or without (later ones),
-//! with a lock of its own around what both processors do. Accesses to registers are carried out one at a
-//! time, as a monitor's come. What is wrong is a process that sleeps while its work is done and nobody is
-//! left to wake it up.
+//! Event ring, mediator, register face and interrupt tree are the real ones. The driver acts as nouveau does:
+//! with its allow and block of notifications around each sleep (Linux 6.1), or without (later ones), and with
+//! its lock around the work of both processors. Accesses to registers are carried out one at a time, as those
+//! of a monitor. The fault to find is a process that sleeps while its work is done and nothing is left to
+//! wake it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
@@ -35,7 +35,7 @@ const INTERRUPTIONS: u32 = 1;
 struct Case {
     chip: Chip,
     work: [Engine; 2],
-    /// The driver has notifications masked while nobody sleeps.
+    /// The driver has notifications masked while no process sleeps.
     masks: bool,
     /// The aggregator sends the message itself.
     posts: bool,

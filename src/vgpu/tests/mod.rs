@@ -209,7 +209,7 @@ fn refused(kind: RefusalKind) -> LinkError {
     LinkError::Refused { kind, message: format!("{kind:?}, says the test") }
 }
 
-/// What the register face was told.
+/// An event that the register face got.
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     NonStall(Engine),

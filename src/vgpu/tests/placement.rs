@@ -84,7 +84,7 @@ impl Direct {
         self.f.mediator.status().counts.bar3_pages_not_shown
     }
 
-    /// What engines were told to reach since the last call.
+    /// The mappings for engines since the last call.
     fn mapped(&self) -> Vec<(u64, u32, u8, GuestTarget)> {
         let updates = self.f.link.take().into_iter().filter_map(|request| match request {
             Request::UpdateSpace { map, .. } => Some(map),
@@ -195,7 +195,7 @@ fn engines_follow_a_page_that_moves_and_what_they_store_meanwhile_is_not_lost() 
     d.f.start(0);
     d.f.write_u32(0x10_0000, 1);
     d.f.link.take();
-    // An engine stores once more to where the page was, while it is told where it will be.
+    // An engine stores once more to the page's old place, while its mapping changes to the new one.
     let engine = d.vram.clone();
     d.f.link.refuse_with(move |request| {
         if matches!(request, Request::UpdateSpace { .. }) {

@@ -30,7 +30,7 @@ fn guest(uid: u32) -> Guest {
     Guest { uid: Some(uid), door: false, vram: 64 * MIB, channels: 4, share, limits }
 }
 
-/// Alice may be `a`, Bob `b`, and whoever comes by its socket `c`.
+/// Alice may be `a`, Bob `b`, and any peer at its socket `c`.
 fn with_list() -> (Machine, Fake) {
     let c = Guest { uid: None, door: true, ..guest(0) };
     let list: GuestList = [("a", guest(ALICE)), ("b", guest(BOB)), ("c", c)]

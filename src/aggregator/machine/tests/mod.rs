@@ -1,4 +1,4 @@
-//! The machine over a GPU that only remembers what it was told.
+//! The machine over a GPU that only records its calls.
 
 #![expect(clippy::needless_pass_by_value, reason = "requests are written where they are sent")]
 

@@ -73,7 +73,7 @@ impl Rig {
         result
     }
 
-    /// Steps until something leaves, with the neighbour's requests in between; time goes by where nobody has
+    /// Steps until something leaves, with the neighbour's requests in between; time passes while there is no
     /// work.
     fn until(&mut self, wanted: impl Fn(&Output) -> bool) {
         for step in 0..2_000_000 {

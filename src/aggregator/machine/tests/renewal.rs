@@ -1,4 +1,4 @@
-//! Memory of a tenant that is gone is given to nobody before nobody else has it.
+//! Memory of a tenant that is gone is not reused before no process has it any more.
 
 use super::*;
 use gpuvmk_gpu::scrub::SCRUB_PIECE;
@@ -31,7 +31,7 @@ fn partition_that_somebody_has_kept_is_withheld_and_nobody_looks_all_the_time() 
     assert_eq!(machine.status("fake").tenants[0].state, "withheld");
     let due = machine.next_due(T0).unwrap();
     assert!(due >= T0 + Duration::from_millis(20) && due < T0 + SECOND, "{due:?}");
-    // The next one gets other memory, and nobody the name.
+    // The next one gets other memory, and no tenant gets the name.
     let b = machine.admit(&hello("b"), T0).unwrap().tenant;
     assert_eq!(fake.state().owners[&(128 * MIB)].1, Some(b));
     assert!(machine.admit(&hello("a"), T0).is_err());

@@ -23,7 +23,7 @@ impl io::Write for Sink {
     }
 }
 
-/// Both work under a policy with turns for 40 ms; the events from then on in which somebody recorded.
+/// Both work under a policy with turns for 40 ms; the events from the time on in which a recording began.
 fn recorded(from: u64) -> Vec<Traced> {
     let (machine, fake, a, b) = two_tenants();
     let (tracer, sink) = (Tracer::default(), Sink::default());

@@ -1,4 +1,4 @@
-//! Partitions are zero before somebody else gets them, whenever that is done.
+//! Partitions are zero before another tenant gets them, whenever they are zeroed.
 
 use super::*;
 use crate::ScrubPolicy;

@@ -1,5 +1,5 @@
-//! What others arrange to take long takes long for nobody else: descriptors whose last close waits, eventfds
-//! with many waiters, silence.
+//! Work that a peer makes slow delays no other peer: descriptors whose last close waits, eventfds with many
+//! waiters, silence.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -218,7 +218,7 @@ fn memory_that_the_aggregator_holds_last_is_freed_beside_its_work() {
     while start.elapsed() < yardstick.saturating_mul(4) {
         longest_of_all = longest_of_all.max(longest(&*link, 5));
     }
-    // A machine that is busy with something else may hold up anybody.
+    // A machine that is busy with something else may delay any connection.
     assert!(longest_of_all < yardstick.max(LONG), "{longest_of_all:?}, to free it takes {yardstick:?}");
 }
 

@@ -103,7 +103,7 @@ mod tests {
         assert!(files.is_open(0x70).unwrap());
     }
 
-    /// Nobody has it open, and nobody has it mapped: it lies in a socket until somebody takes it.
+    /// No process has it open or mapped: it lies in a socket until it is received.
     #[test]
     fn file_under_way_in_a_socket_is_open() {
         let mut files = EpollFiles::new().unwrap();

@@ -82,7 +82,7 @@ mod tests {
         u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
     }
 
-    /// Runs one of the tests below in a process of its own: ids belong to whole processes.
+    /// Runs one of the tests below in a separate process: ids belong to whole processes.
     fn passes(name: &str) {
         let test = format!("rm::sys::user::tests::{name}");
         let output = Command::new(std::env::current_exe().unwrap())

@@ -121,8 +121,7 @@ fn who_wants_nothing_saves_nothing_for_later() {
 #[test]
 fn time_that_nobody_used_is_lost_to_all() {
     let mut rounds = Rounds::default();
-    // Each turn loses half of its time: nobody can have more than half of his budgets, and nobody saves what
-    // is left.
+    // Each turn loses half of its time: no VM can use more than half of its budgets, and none saves the rest.
     let mut turns = Vec::new();
     for turn in 0..40 {
         let used = [turn / 2 + turn % 2, turn / 2];

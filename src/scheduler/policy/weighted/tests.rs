@@ -164,7 +164,7 @@ fn turns_of_busy_vms_are_whole() {
     let mut bench = Bench::new(cutting(), &[100, 100, 100]);
     bench.shares(Duration::from_secs(1), |vm| vm == 1);
     let start = bench.now;
-    // All three want all there is from now on: after a while nobody is behind.
+    // All three want all the time from now on: after a while none is behind.
     bench.turns(start + ms(100), |_| true);
 
     let turns = bench.turns(start + ms(200), |_| true);

@@ -1,4 +1,4 @@
-//! A back that has VRAM and records what it is told.
+//! A back that has VRAM and records its calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ pub struct FakeBackend {
     pub preempting: Mutex<bool>,
     /// Ends of work that are kept back.
     pub ends: DeferredCompletions,
-    /// Where PRAMIN looks, and where BAR3's tables are, as that was told last.
+    /// Positions of PRAMIN and of BAR3's tables, as they were set last.
     pub shown: Mutex<(Option<u64>, Option<u64>)>,
     /// True when it wants to know that.
     pub follows_windows: AtomicBool,
@@ -60,7 +60,7 @@ impl FakeBackend {
         }
     }
 
-    /// What was told since the last call of this.
+    /// The calls since the last call of this.
     pub fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }

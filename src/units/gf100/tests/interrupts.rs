@@ -13,7 +13,7 @@ use gpuvmk_pci::InterruptSink;
 enum Signal {
     Line(bool),
     Message,
-    /// Somebody else has sent it.
+    /// Another process has sent it.
     Sent,
 }
 
@@ -114,7 +114,7 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
     assert_eq!(interest(&Gpu::new()), InterruptInterest::Masked);
 }
 
-/// What the back is told while the next end of work is a message.
+/// The interest while the next end of work is a message.
 const ARMED: InterruptInterest = InterruptInterest::Message(EngineSet::all());
 
 fn rearm(gpu: &Gpu) {

@@ -42,7 +42,7 @@ impl Gpu {
         let config = Gf100Config { clock: clock.clone(), ..Gf100Config::default() };
         let function = Gf100Function::from_state(back.clone(), config, &state).unwrap();
         assert_eq!(function.state(), state);
-        // Nothing was told that is not said anew with each function.
+        // No calls but those that each function makes anew.
         assert_eq!(back.calls(), []);
         Self { function, back, clock }
     }

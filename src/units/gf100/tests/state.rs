@@ -289,7 +289,7 @@ fn state_of_another_card_is_refused_by_its_difference() {
     let state = in_use().function.state();
     let refused = |back: &Arc<FakeBackend>, config: Gf100Config, state: &Gf100State| {
         let error = Gf100Function::from_state(back.clone(), config, state).unwrap_err();
-        // Nobody was connected.
+        // No sink was connected.
         back.disconnect();
         error.to_string()
     };

@@ -75,10 +75,10 @@ pub struct Pci {
 /// Turing to Ada have no FSP. There the driver itself starts the falcons of GSP (at 0x110000) and of SEC2 (at
 /// 0x840000), so that flow owns their registers for loading (IMEM and DMEM ports, DMA), boot vector, start,
 /// reset and fuses, and those of the protected region (WPR2, FRTS) which the driver reads to see that it
-/// worked. Its steps: FWSEC on GSP sets the region up; a reset of GSP; the address of GSP's arguments in GSP's
-/// mailboxes; the booter on SEC2, with the address of the image's description (or of a suspended GSP) in
-/// SEC2's mailboxes. GSP runs from then on. Unloading is the same way back. The flow differs within itself by
-/// the version of FWSEC's descriptor and by loading through ports or DMA.
+/// worked. Its steps: FWSEC on GSP sets the region up; a reset of GSP; the address of GSP's arguments in
+/// GSP's mailboxes; the booter on SEC2, with the address of the image's description (or of a suspended GSP)
+/// in SEC2's mailboxes. GSP runs from then on. Unloading is the same way back. The flow differs within itself
+/// by the version of FWSEC's descriptor and by loading through ports or DMA.
 #[derive(Clone, Copy, Debug)]
 pub enum Boot {
     /// By a message to FSP, from Hopper on.

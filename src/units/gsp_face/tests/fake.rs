@@ -1,4 +1,4 @@
-//! A back that has VRAM and guest memory, and records what it is told.
+//! A back that has VRAM and guest memory, and records its calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +63,7 @@ impl FakeBackend {
         }
     }
 
-    /// What was told since the last call of this.
+    /// The calls since the last call of this.
     pub fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }

@@ -61,7 +61,7 @@ impl Gpu {
         let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(hal) };
         let function = GspFunction::from_state(back.clone(), config, &state).unwrap();
         assert_eq!(function.state(), state);
-        // Nothing was told that is not said anew with each function.
+        // No calls but those that each function makes anew.
         assert_eq!(back.calls(), []);
         Self { function, back, clock }
     }
@@ -121,7 +121,7 @@ impl Gpu {
 enum Signal {
     Line(bool),
     Message,
-    /// Somebody else has sent it.
+    /// Another process has sent it.
     Sent,
 }
 

@@ -118,7 +118,7 @@ const SESSION: [fn(&mut Driver<'_>); 12] = [
     |driver| driver.unload(false),
 ];
 
-/// Plays the session: what the back was told, what GSP said and what registers show after each piece.
+/// Plays the session. Returns the back's calls, GSP's messages and the registers after each piece.
 fn session(restores: bool) -> Vec<impl std::fmt::Debug + PartialEq> {
     let gpus: Vec<_> = SESSION.iter().map(|_| std::sync::OnceLock::new()).collect();
     let first = Gpu::new();
