@@ -97,6 +97,20 @@ pub(crate) struct Unit {
     switching: AtomicBool,
 }
 
+/// Tells that nothing is resident and nothing goes on, after work that ended by a panic.
+struct Cleared<'a>(&'a Unit);
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        let Self(unit) = self;
+        if unit.work.under_way() {
+            unit.work.end();
+        }
+        unit.channel.store(0, Ordering::Release);
+        unit.switching.store(false, Ordering::Release);
+    }
+}
+
 impl Unit {
     /// An engine as after power-on, and after work that ended by a mistake of ours: what `model` makes.
     pub(crate) fn new(engine: Engine, model: fn(Engine) -> Box<dyn Model>) -> Self {
@@ -143,7 +157,20 @@ impl Unit {
         control: Control<'_>,
         operation: Operation,
     ) -> Result<Executed, Refusal> {
-        self.seat.with(|parts| self.execute_with(parts, system, owner, space, control, operation))
+        self.work_with(|parts| self.execute_with(parts, system, owner, space, control, operation))
+    }
+
+    /// Waits until nobody works with the engine, and does `work`.
+    fn work_with<R>(&self, work: impl FnOnce(&mut Parts) -> R) -> R {
+        self.seat.with(|parts| self.watched(parts, work))
+    }
+
+    /// Does `work`. Should it panic, the engine counts as idle and empty before its fresh parts lie ready.
+    fn watched<R>(&self, parts: &mut Parts, work: impl FnOnce(&mut Parts) -> R) -> R {
+        let cleared = Cleared(self);
+        let result = work(parts);
+        std::mem::forget(cleared);
+        result
     }
 
     fn execute_with(
@@ -230,7 +257,7 @@ impl Unit {
 
     /// Makes a context current by hand (the driver's FECS command), or drops the current one.
     pub(crate) fn bind(&self, system: &MemorySystem, owner: Option<Owner>) -> Result<Switch, MmuFault> {
-        self.seat.with(|parts| {
+        self.work_with(|parts| {
             if owner.is_some() {
                 return self.switch(system, parts, owner);
             }
@@ -241,7 +268,7 @@ impl Unit {
 
     /// Saves the current context to the image of `instance`, and unloads it.
     pub(crate) fn save_to(&self, system: &MemorySystem, instance: PhysicalAddress) -> Result<(), MmuFault> {
-        self.seat.with(|parts| {
+        self.work_with(|parts| {
             let block = read_instance(&system.memory, instance).unwrap_or([0; INSTANCE_READ]);
             let image = Image::of(system, self.engine, None, &block)?;
             let saved = image.write(system, parts.model.image_offset(), &parts.model.save());
@@ -266,7 +293,7 @@ impl Unit {
             let resident = self.channel.load(Ordering::Acquire) == u32::from(channel.0) + 1;
             resident || self.switching.load(Ordering::Acquire)
         };
-        self.seat.with_if(wanted, |parts| {
+        let evict = |parts: &mut Parts| {
             if parts.resident.as_ref().is_none_or(|resident| resident.owner.channel != Some(channel)) {
                 return;
             }
@@ -275,14 +302,105 @@ impl Unit {
             } else {
                 self.drop_resident(parts);
             }
-        });
+        };
+        self.seat.with_if(wanted, |parts| self.watched(parts, evict));
         switch
     }
 
     /// Drops work and context. Waits until the engine is where it can be stopped.
     pub(crate) fn reset(&self) {
         self.abort.store(true, Ordering::Release);
-        self.seat.with(|parts| self.drop_resident(parts));
+        self.work_with(|parts| self.drop_resident(parts));
         self.abort.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::Preemption;
+    use crate::mmu::Mmu;
+    use crate::mmu::fermi::FermiTables;
+    use gpuvmk_chip::Aperture;
+    use gpuvmk_chip::gf100::ramin::COPY0_CONTEXT_LO;
+
+    const INSTANCE: u64 = 0x1000;
+    const CHANNEL: HostChannel = HostChannel(3);
+
+    /// Panics where it is told to: in a method, or while it is saved.
+    #[derive(Debug, Default)]
+    struct Mistaken {
+        in_save: bool,
+    }
+
+    impl Model for Mistaken {
+        fn method(&mut self, _: &Run<'_>, method: Method, _: &mut Effects) -> Result<Progress, Refusal> {
+            assert_ne!(method.method, 0x100, "as a mistake would");
+            self.in_save = method.method == 0x200;
+            Ok(Progress::Done)
+        }
+
+        fn resume(&mut self, _: &Run<'_>, _: &mut Effects) -> Result<Progress, Refusal> {
+            panic!("as a mistake would");
+        }
+
+        fn save(&self) -> Vec<u8> {
+            assert!(!self.in_save, "as a mistake would");
+            Vec::new()
+        }
+
+        fn load(&mut self, _: &[u8]) {}
+
+        fn image_size(&self) -> usize {
+            0
+        }
+
+        fn image_offset(&self) -> u64 {
+            0
+        }
+
+        fn reset(&mut self) {
+            self.in_save = false;
+        }
+    }
+
+    #[test]
+    fn work_that_panics_leaves_an_engine_that_is_idle_and_empty() {
+        let mmu = Mmu::new(Arc::new(FermiTables::default()), u64::MAX, &[12]);
+        let system = MemorySystem::new(1 << 20, mmu, 8).unwrap();
+        let at = |address| PhysicalAddress { aperture: Aperture::Vram, address };
+        system.memory.write(at(INSTANCE + COPY0_CONTEXT_LO), &0x2000_u64.to_le_bytes()).unwrap();
+        let block = read_instance(&system.memory, at(INSTANCE)).unwrap();
+        let space = system.mmu.address_space(&block);
+        let owner = Owner { channel: Some(CHANNEL), generation: 1, instance: at(INSTANCE) };
+        let unit = Unit::new(Engine::Copy(0), |_| Box::<Mistaken>::default());
+        let attention = AtomicBool::new(false);
+        let execute = |operation| {
+            let slice_end = Instant::now() + Duration::from_secs(3600);
+            let preemption = Preemption::Anywhere;
+            let control = Control { attention: &attention, abort: unit.abort(), slice_end, preemption };
+            unit.execute(&system, owner, &space, control, operation)
+        };
+        let method = |method| Operation::Method(Method { subchannel: 0, method, data: 0 });
+
+        for mistake in [method(0x100), Operation::Resume, method(0x200)] {
+            assert!(matches!(execute(method(0x104)), Ok(Executed::Switched(_))));
+            assert!(matches!(execute(method(0x104)), Ok(Executed::Ran(Progress::Done, _))));
+            assert_eq!(unit.status().channel, Some(GuestChannel(CHANNEL.0)));
+            // The last one panics only when its context is saved.
+            let work = AssertUnwindSafe(|| {
+                execute(mistake).unwrap();
+                unit.evict(&system, CHANNEL, true)
+            });
+            assert!(catch_unwind(work).is_err(), "{mistake:?}");
+            assert_eq!(unit.status(), EngineStatus::default(), "{mistake:?}");
+            // Who wants it meets nobody who would have to be waited for.
+            unit.evict(&system, CHANNEL, true);
+            unit.reset();
+        }
     }
 }
