@@ -13,6 +13,8 @@ struct Inner<T> {
     parts: Option<Box<T>>,
     /// Who wait for it: nobody is woken in vain, for that is a system call.
     waiting: usize,
+    /// Those of them who come before the others.
+    urgent: usize,
 }
 
 /// A place where one thing lies while nobody works with it.
@@ -52,7 +54,7 @@ impl<T> Drop for Taken<'_, T> {
 impl<T> Seat<T> {
     /// A place with what `fresh` makes.
     pub(super) fn new(fresh: impl Fn() -> T + Send + Sync + 'static) -> Self {
-        let inner = Inner { parts: Some(Box::new(fresh())), waiting: 0 };
+        let inner = Inner { parts: Some(Box::new(fresh())), waiting: 0, urgent: 0 };
         Self { inner: Mutex::new(inner), put_back: Condvar::new(), fresh: Box::new(fresh) }
     }
 
@@ -74,11 +76,32 @@ impl<T> Seat<T> {
         result
     }
 
+    /// What is there for whoever has not to come first.
+    fn take(inner: &mut Inner<T>) -> Option<Box<T>> {
+        if inner.urgent == 0 { inner.parts.take() } else { None }
+    }
+
     /// Waits until nobody works with it, and does `work`.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut inner = self.lock();
         loop {
+            if let Some(parts) = Self::take(&mut inner) {
+                drop(inner);
+                return self.work(parts, work);
+            }
+            inner = self.wait(inner);
+        }
+    }
+
+    /// The same before everybody else who waits. `announce` is for whoever works with it then: nobody begins
+    /// between the two.
+    pub(super) fn with_first<R>(&self, announce: impl FnOnce(), work: impl FnOnce(&mut T) -> R) -> R {
+        let mut inner = self.lock();
+        inner.urgent += 1;
+        announce();
+        loop {
             if let Some(parts) = inner.parts.take() {
+                inner.urgent -= 1;
                 drop(inner);
                 return self.work(parts, work);
             }
@@ -91,7 +114,7 @@ impl<T> Seat<T> {
     pub(super) fn with_if(&self, wanted: impl Fn() -> bool, work: impl FnOnce(&mut T)) {
         let mut inner = self.lock();
         while wanted() {
-            if let Some(parts) = inner.parts.take() {
+            if let Some(parts) = Self::take(&mut inner) {
                 drop(inner);
                 return self.work(parts, work);
             }
@@ -153,6 +176,29 @@ mod tests {
         assert_eq!(seat.with(|sum| *sum), 1);
         seat.with_if(|| true, |sum| *sum = 3);
         assert_eq!(seat.with(|sum| *sum), 3);
+    }
+
+    #[test]
+    fn who_comes_first_comes_before_those_who_have_waited_for_longer() {
+        let (seat, announced) = (Seat::new(Vec::new), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (seat, announced) = (&seat, &announced);
+            seat.with(|order| {
+                for _ in 0..3 {
+                    scope.spawn(|| seat.with(|order: &mut Vec<&str>| order.push("another")));
+                }
+                while seat.lock().waiting < 3 {
+                    std::thread::yield_now();
+                }
+                let announce = || announced.store(true, Ordering::Relaxed);
+                scope.spawn(move || seat.with_first(announce, |order| order.push("first")));
+                while !announced.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                order.push("worker");
+            });
+        });
+        seat.with(|order| assert_eq!(order[..], ["worker", "first", "another", "another", "another"]));
     }
 
     #[test]

@@ -307,11 +307,16 @@ impl Unit {
         switch
     }
 
-    /// Drops work and context. Waits until the engine is where it can be stopped.
+    /// Drops work and context. Waits until the engine is where it can be stopped. Whoever comes to the engine
+    /// from now on meets it when all is over.
     pub(crate) fn reset(&self) {
-        self.abort.store(true, Ordering::Release);
-        self.work_with(|parts| self.drop_resident(parts));
-        self.abort.store(false, Ordering::Release);
+        self.seat.with_first(
+            || self.abort.store(true, Ordering::Release),
+            |parts| {
+                self.watched(parts, |parts| self.drop_resident(parts));
+                self.abort.store(false, Ordering::Release);
+            },
+        );
     }
 }
 
