@@ -74,6 +74,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Trace
         | Role::Signals
         | Role::Supervisor
+        | Role::Pbdma
         | Role::Engine
         | Role::Pinner
         | Role::CardInterrupts

@@ -138,8 +138,8 @@ fn come_second(socket: &Path) {
     assert_eq!(reply.errno(), libc::EBUSY);
 }
 
-/// The life of a vGPU: three clients, somebody who records, work on every engine, both kinds of interrupts,
-/// the alarm, an aggregator that goes and comes back.
+/// The life of a vGPU: four clients, somebody who records, work on every engine, short and long, both kinds
+/// of interrupts, the alarm, an aggregator that goes and comes back.
 fn live(folder: &Path) -> Vec<(Role, String)> {
     let mut logs = Vec::new();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
@@ -163,6 +163,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     come_second(&socket);
     drop(function);
     scenarios::copies_that_end_with_a_message(Arc::new(Remote::connect(&socket)), 40);
+    scenarios::long_fills_that_end_with_a_message(Arc::new(Remote::connect(&socket)), 5);
 
     let function = Arc::new(Remote::connect(&socket));
     interrupts_of_the_alarm(&function);

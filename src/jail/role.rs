@@ -63,7 +63,9 @@ pub enum Role {
     Porter,
     /// Aggregator: ends what VMs had, and starts more threads for that.
     Reaper,
-    /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
+    /// Aggregator, `gpuvmk softgpu`: one of the software GPU's host units, which executes short methods too.
+    Pbdma,
+    /// Aggregator, `gpuvmk softgpu`: the long work of one of the software GPU's engines.
     Engine,
     /// `gpuvmk softgpu`, main thread: serves QEMU.
     SoftGpu,
@@ -89,7 +91,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Session,
         Self::Door,
         Self::Events,
@@ -109,6 +111,7 @@ impl Role {
         Self::Gate,
         Self::Porter,
         Self::Reaper,
+        Self::Pbdma,
         Self::Engine,
         Self::SoftGpu,
         Self::Vmm,
@@ -144,6 +147,7 @@ impl Role {
             Self::Gate => "gate",
             Self::Porter => "porter",
             Self::Reaper => "reaper",
+            Self::Pbdma => "pbdma",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
             Self::Vmm => "vmm",
@@ -163,7 +167,8 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// How its thread is called; `None` for a main thread, which is called after the program.
+    /// How its thread is called, or how the names of its threads begin; `None` for a main thread, which is
+    /// called after the program.
     pub const fn thread(self) -> Option<&'static str> {
         match self {
             Self::Session
@@ -186,7 +191,8 @@ impl Role {
             Self::Gate => Some("gate"),
             Self::Porter => Some("porter"),
             Self::Reaper => Some("reaper"),
-            Self::Engine => Some("pbdma"),
+            Self::Pbdma => Some("pbdma"),
+            Self::Engine => Some("engine"),
             Self::Processor | Self::CardProcessor => Some("processor"),
             Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
             Self::Disk => Some("disk"),
@@ -269,6 +275,7 @@ impl Role {
             Self::Gate => aggregator::GATE,
             Self::Porter => aggregator::PORTER,
             Self::Reaper => aggregator::REAPER,
+            Self::Pbdma => aggregator::PBDMA,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,
             Self::Vmm => vmm::VMM,

@@ -90,6 +90,31 @@ pub fn copies_that_end_with_a_message(function: Arc<dyn PciFunction>, times: u32
     }
 }
 
+/// Zeros on the graphics engine, which take longer than a host unit waits, and end with the engine's own
+/// message.
+pub fn long_fills_that_end_with_a_message(function: Arc<dyn PciFunction>, times: u32) {
+    const LINE: u64 = 0x1_0000;
+    const FILLED: u64 = 128 * LINE;
+    let mut driver = TinyDriver::bring_up(function);
+    driver.system_ram(IOVA, LINE);
+    let mut space = driver.new_space();
+    let target = driver.alloc(FILLED, 0x1000);
+    driver.map(&mut space, VA_A, system(IOVA), LINE);
+    driver.map(&mut space, VA_C, vram(target), FILLED);
+    driver.flush(&space);
+    let mut channel = driver.new_channel(&mut space, 1, Engine::Graphics, ring_va(1));
+    driver.set_object(&mut channel);
+    for round in 0..times {
+        driver.write_vram_u32(target + FILLED - 4, round + 1);
+        driver.messages.0.store(0, Ordering::SeqCst);
+        driver.rearm();
+        driver.fill(&mut channel, VA_A, VA_C, LINE as u32, (FILLED / LINE) as u32);
+        wait_until("the fill", || driver.read_vram_u32(target + FILLED - 4) == 0);
+        wait_until("a message", || driver.messages.0.load(Ordering::SeqCst) > 0);
+        acknowledge(&driver);
+    }
+}
+
 /// Clears what is pending, as a handler does.
 fn acknowledge(driver: &TinyDriver) {
     for number in 0..16 {

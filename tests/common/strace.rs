@@ -112,7 +112,7 @@ impl Census {
 fn role_of(name: &str, main: Role) -> Role {
     let named = |role: &Role| {
         role.thread().is_some_and(|thread| match role {
-            Role::Engine => name.starts_with(thread),
+            Role::Pbdma | Role::Engine => name.starts_with(thread),
             _ => name == &thread[..thread.len().min(15)],
         })
     };

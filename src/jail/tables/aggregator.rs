@@ -200,13 +200,14 @@ pub(crate) const REAPER: &[&[Rule]] = &[
     },
 ];
 
-/// The software GPU's host units and engines.
-pub(crate) const ENGINE: &[&[Rule]] = &[
-    BASE,
-    END,
-    rules! {
-        SYS_ppoll rare "with a small driver, the main thread raises an interrupt first": "whether an interrupt's descriptor has room, in a software GPU that is alone";
-        SYS_write: "wakes the owner, interrupts, log";
-        SYS_fallocate: "large pieces of memory that are to be zero";
-    },
-];
+const SOFTWARE_GPU: &[Rule] = rules! {
+    SYS_write: "wakes the owner, interrupts, log";
+    SYS_fallocate: "large pieces of memory that are to be zero";
+    SYS_ppoll rare "with a small driver, the main thread raises an interrupt first": "whether an interrupt's descriptor has room, in a software GPU that is alone";
+};
+
+/// A host unit of the software GPU, which executes short methods of engines too.
+pub(crate) const PBDMA: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU];
+
+/// Long work of an engine of the software GPU.
+pub(crate) const ENGINE: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU];

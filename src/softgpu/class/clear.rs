@@ -31,7 +31,7 @@ impl Clear {
             let (va, bytes) = self.target.locate(0, *done, (self.total - *done).min(STEP));
             run.memory.clear(va, bytes)?;
             *done += bytes;
-            if run.control.should_pause() && *done < self.total {
+            if *done < self.total && run.control.should_pause() {
                 return Ok(Progress::Paused);
             }
         }

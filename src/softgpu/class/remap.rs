@@ -83,7 +83,8 @@ impl Remap {
             position.at += elements;
             if cost >= QUANTUM {
                 cost = 0;
-                if run.control.should_pause() {
+                let over = position.at >= self.length && position.line + 1 >= self.count;
+                if !over && run.control.should_pause() {
                     return Ok(Progress::Paused);
                 }
             }

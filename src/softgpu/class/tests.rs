@@ -1,13 +1,13 @@
 //! Classes without a GPU: their methods on plain memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::copy::Copy;
 use crate::Preemption;
 use crate::clock::Clock;
-use crate::engine::control::Control;
+use crate::engine::control::{Control, Place};
 use crate::engine::model::{Effects, Model, Progress, Run};
 use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
@@ -91,7 +91,8 @@ struct Wishes {
 impl Wishes {
     fn run<'a>(&'a self, memory: &'a Plain, preemption: Preemption) -> Run<'a> {
         let slice_end = Instant::now() + Duration::from_secs(3600);
-        let control = Control { attention: &self.attention, abort: &self.abort, slice_end, preemption };
+        let (attention, abort, place) = (&self.attention, &self.abort, Place::Engine);
+        let control = Control { attention, abort, slice_end, preemption, place };
         Run { memory, clock: Clock::start(), control }
     }
 }
@@ -151,4 +152,23 @@ fn whole_methods_pause_for_a_reset_only() {
     let run = wishes.run(&memory, Preemption::Methods);
     assert_eq!(start(&mut Copy::default(), &run, &mut effects), Progress::Paused);
     assert!(!memory.is_copied());
+}
+
+#[test]
+fn what_takes_long_pauses_on_the_host_units_thread_and_the_engine_goes_on() {
+    let asked_first = Cell::new(Instant::now().checked_sub(Duration::from_millis(1)));
+    for preemption in [Preemption::Anywhere, Preemption::Methods] {
+        let (memory, wishes, mut effects) = (Plain::new(), Wishes::default(), Effects::default());
+        let mut run = wishes.run(&memory, preemption);
+        run.control.place = Place::HostUnit(&asked_first);
+        let mut engine = Copy::default();
+        assert_eq!(start(&mut engine, &run, &mut effects), Progress::Paused);
+        assert!(!memory.is_copied() && !effects.released);
+
+        let run = wishes.run(&memory, preemption);
+        assert_eq!(engine.resume(&run, &mut effects), Ok(Progress::Done));
+        assert!(memory.is_copied() && std::mem::take(&mut effects).released);
+        assert_eq!(engine.resume(&run, &mut effects), Ok(Progress::Done), "nothing is left");
+        assert_eq!(effects, Effects::default());
+    }
 }

@@ -124,7 +124,8 @@ impl Transfer {
             cost += bytes + RUN_COST;
             if cost >= QUANTUM {
                 cost = 0;
-                if run.control.should_pause() {
+                let over = position.at >= joined.length && position.line + 1 >= joined.count;
+                if !over && run.control.should_pause() {
                     return Ok(Progress::Paused);
                 }
             }

@@ -58,10 +58,10 @@ impl EngineBackend for Core {
     fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>) {
         let channel = hardware_number(channel);
         let mut fifo = self.shared.fifo();
-        // First unbound, so that it leaves its PBDMA and nothing of it is saved; then bound.
+        // First unbound, so that it leaves whoever has it and nothing of it is saved; then bound.
         fifo.bind(channel, None);
-        if let Some(pbdma) = fifo.channel(channel).and_then(|channel| channel.loaded) {
-            self.shared.alert(pbdma);
+        if let Some(worker) = fifo.channel(channel).and_then(|channel| channel.worker) {
+            self.shared.alert(worker);
         }
         drop(self.shared.wait_left(fifo, Some(channel)));
         self.shared.evict(channel, false);
@@ -76,8 +76,8 @@ impl EngineBackend for Core {
         let Some(entry) = fifo.channel_mut(hardware_number(channel)) else { return };
         entry.enabled = enabled;
         entry.pending |= enabled;
-        if let (false, Some(pbdma)) = (enabled, entry.loaded) {
-            self.shared.alert(pbdma);
+        if let (false, Some(worker)) = (enabled, entry.worker) {
+            self.shared.alert(worker);
         }
         let called = fifo.call(Instant::now(), 0);
         drop(fifo);
@@ -96,10 +96,9 @@ impl EngineBackend for Core {
         let channel = hardware_number(channel);
         let mut fifo = self.shared.fifo();
         let Some(entry) = fifo.channel_mut(channel) else { return };
-        // Not scheduled until it is off, wherever it is now.
-        entry.preempting = true;
-        if let Some(pbdma) = entry.loaded {
-            self.shared.alert(pbdma);
+        entry.preempt();
+        if let Some(worker) = entry.worker {
+            self.shared.alert(worker);
             return;
         }
         drop(fifo);
@@ -139,8 +138,8 @@ impl EngineBackend for Core {
             {
                 // Its work is lost: it must not go on as if nothing had happened.
                 channel.stopped = true;
-                if let Some(pbdma) = channel.loaded {
-                    self.shared.alert(pbdma);
+                if let Some(worker) = channel.worker {
+                    self.shared.alert(worker);
                 }
             }
             drop(fifo);

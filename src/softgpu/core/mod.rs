@@ -1,5 +1,5 @@
-//! The engine core: memory, engines and the threads of PBDMAs, and what the register face or the executor
-//! calls.
+//! The engine core: memory, engines, the threads of PBDMAs and engines, and what the register face or the
+//! executor calls.
 
 mod backend;
 mod engine_backend;
@@ -11,13 +11,14 @@ use std::time::Instant;
 use crate::Preemption;
 use crate::chip::{Description, GF100};
 use crate::engine::unit::Unit;
-use crate::fifo::Fifo;
 use crate::fifo::sleepers::Pbdmas;
+use crate::fifo::{Fifo, Worker};
 use crate::ledger::Ledger;
 use crate::mmu::Mmu;
 use crate::mmu::fermi::FermiTables;
 use crate::mmu::system::MemorySystem;
 use crate::mmu::walker::Walker;
+use crate::pbdma::engine_thread;
 use crate::pbdma::host::HostUnit;
 use crate::pbdma::shared::Shared;
 use crate::pbdma::thread;
@@ -54,16 +55,33 @@ impl Core {
         let units = chip.engines.iter().map(|engine| Unit::new(*engine, chip.model)).collect();
         let shared = Arc::new(Shared::new(system, fifo, units, chip.pbdmas));
         let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
+        // Those started before an error end with `core`.
         for pbdma in 0..chip.pbdmas {
-            let shared = Arc::clone(&core.shared);
-            let name = format!("pbdma{pbdma}");
-            // Those started before an error end with `core`.
-            core.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                jail::enter(Role::Engine);
-                thread::run(&shared, HostUnit { class: chip.host, masks: chip.masks }, pbdma);
-            })?);
+            core.start(format!("pbdma{pbdma}"), Role::Pbdma, move |shared| {
+                thread::run(shared, HostUnit { class: chip.host, masks: chip.masks }, pbdma);
+            })?;
+        }
+        for engine in chip.engines {
+            core.start(format!("engine-{engine}"), Role::Engine, |shared| {
+                engine_thread::run(shared, *engine);
+            })?;
         }
         Ok(core)
+    }
+
+    /// Starts a thread, which ends with the core.
+    fn start(
+        &mut self,
+        name: String,
+        role: Role,
+        run: impl FnOnce(&Shared) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+            jail::enter(role);
+            run(&shared);
+        })?);
+        Ok(())
     }
 
     /// The ledger of true owners.
@@ -81,23 +99,23 @@ impl Core {
         self.shared.preemption()
     }
 
-    /// True while a PBDMA has the channel.
-    pub(crate) fn is_loaded(&self, channel: HostChannel) -> bool {
-        self.shared.fifo().channel(channel).is_some_and(|channel| channel.loaded.is_some())
+    /// Who has the channel now.
+    pub(crate) fn worker(&self, channel: HostChannel) -> Option<Worker> {
+        self.shared.fifo().channel(channel).and_then(|channel| channel.worker)
     }
 
     /// Takes a runlist: the channels that may run, in this order.
     pub(crate) fn set_runlist(&self, numbers: impl IntoIterator<Item = HostChannel>) {
         let mut fifo = self.shared.fifo();
         fifo.set_runlist(numbers);
-        fifo.to_leave().for_each(|pbdma| self.shared.alert(pbdma));
+        fifo.to_leave().for_each(|worker| self.shared.alert(worker));
         let called = fifo.call(Instant::now(), 0);
         drop(fifo);
         self.shared.wake_these(called);
     }
 
-    /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block
-    /// is all that there is of it then.
+    /// Waits until a channel that may not run has left whoever has it, and saves its contexts: its instance
+    /// block is all that there is of it then.
     pub(crate) fn settle(&self, channel: HostChannel) {
         drop(self.shared.wait_left(self.shared.fifo(), Some(channel)));
         self.shared.evict(channel, true);
@@ -116,7 +134,7 @@ impl Core {
         let Some(entry) = fifo.channel_mut(channel) else { return };
         entry.rung = true;
         entry.pending = true;
-        let waits = entry.loaded.is_none() && fifo.may_run(channel);
+        let waits = entry.worker.is_none() && fifo.may_run(channel);
         let called = if waits { fifo.call(Instant::now(), 0) } else { 0 };
         drop(fifo);
         self.shared.wake_these(called);
@@ -128,6 +146,7 @@ impl Drop for Core {
         self.shared.fifo().shut_down = true;
         self.shared.alert_all();
         self.shared.wake_these(Pbdmas::MAX);
+        self.shared.close_inboxes();
         // Work that leaves its engine between methods only would hold its thread up.
         for unit in &self.shared.units {
             unit.reset();
@@ -136,7 +155,7 @@ impl Drop for Core {
             // A core that is dropped by a callback on one of its own threads leaves that one to end by
             // itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                log::error!("softgpu: a PBDMA thread ended by a panic");
+                log::error!("softgpu: a thread of the GPU ended by a panic");
             }
         }
     }

@@ -1,9 +1,31 @@
 //! When the work of an engine must pause.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Preemption;
+
+/// How long an engine works on the host unit's thread after the first quantum: a tenth of a timeslice. To
+/// hand work over to the engine's own thread, and the channel back, takes some microseconds, which shorter
+/// work would feel.
+const HOST_UNIT_TIME: Duration = Duration::from_micros(100);
+
+/// On whose thread an engine works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// The host unit's, which others need: for a short time since it was asked first whether to pause.
+    HostUnit(&'a Cell<Option<Instant>>),
+    /// Its own.
+    Engine,
+}
+
+impl Place<'_> {
+    /// True on the host unit's thread.
+    pub(crate) const fn is_host_unit(self) -> bool {
+        matches!(self, Self::HostUnit(_))
+    }
+}
 
 /// When an engine must pause.
 #[derive(Clone, Copy, Debug)]
@@ -14,18 +36,36 @@ pub(crate) struct Control<'a> {
     pub(crate) abort: &'a AtomicBool,
     /// End of the channel's timeslice.
     pub(crate) slice_end: Instant,
-    /// Whether anything but a reset makes it pause.
+    /// Whether anything but a reset makes it pause on its own thread.
     pub(crate) preemption: Preemption,
+    /// On whose thread it is.
+    pub(crate) place: Place<'a>,
 }
 
 impl Control<'_> {
-    /// True when a long operation must stop here.
+    /// True when a long operation must stop here. To be asked after each quantum of some tens of
+    /// microseconds, where something is left to do.
     pub(crate) fn should_pause(&self) -> bool {
-        let wanted = || self.attention.load(Ordering::Acquire) || Instant::now() >= self.slice_end;
-        self.aborted() || self.preemption == Preemption::Anywhere && wanted()
+        let wanted = || self.attention.load(Ordering::Acquire);
+        self.aborted()
+            || match self.place {
+                // It stays on its engine, and goes on there.
+                Place::HostUnit(asked_first) => wanted() || is_time_up(asked_first),
+                Place::Engine => {
+                    self.preemption == Preemption::Anywhere && (wanted() || Instant::now() >= self.slice_end)
+                }
+            }
     }
 
     pub(crate) fn aborted(&self) -> bool {
         self.abort.load(Ordering::Acquire)
     }
+}
+
+/// True when the host unit's thread has worked for long enough since it was asked first, which may be now.
+fn is_time_up(asked_first: &Cell<Option<Instant>>) -> bool {
+    let now = Instant::now();
+    let began = asked_first.get().unwrap_or(now);
+    asked_first.set(Some(began));
+    now.saturating_duration_since(began) >= HOST_UNIT_TIME
 }

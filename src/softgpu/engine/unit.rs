@@ -68,7 +68,7 @@ pub(crate) enum Executed {
     Switched(Switch),
     /// Nothing was begun, because the channel may have to leave. The operation is to be given again.
     NotNow,
-    /// It ran.
+    /// It ran. What paused on the host unit's thread is for the engine's own to go on with.
     Ran(Progress, Effects),
 }
 
@@ -91,6 +91,10 @@ pub(crate) struct Unit {
     engine: Engine,
     seat: Seat<Parts>,
     abort: AtomicBool,
+    /// The channel that its thread works for may have to leave.
+    attention: AtomicBool,
+    /// It has begun something that its thread is to go on with, or goes on with.
+    long_work: AtomicBool,
     /// Resident channel plus 1; 0: none.
     channel: AtomicU32,
     work: WorkTime,
@@ -106,6 +110,7 @@ impl Drop for Cleared<'_> {
         if unit.work.under_way() {
             unit.work.end();
         }
+        unit.end_of_long_work();
         unit.channel.store(0, Ordering::Release);
         unit.switching.store(false, Ordering::Release);
     }
@@ -118,6 +123,8 @@ impl Unit {
             engine,
             seat: Seat::new(move || Parts { model: model(engine), resident: None }),
             abort: AtomicBool::new(false),
+            attention: AtomicBool::new(false),
+            long_work: AtomicBool::new(false),
             channel: AtomicU32::new(0),
             work: WorkTime::default(),
             switching: AtomicBool::new(false),
@@ -133,12 +140,22 @@ impl Unit {
         &self.abort
     }
 
+    /// The flag that tells the engine's thread to look whether its channel must leave.
+    pub(crate) fn attention(&self) -> &AtomicBool {
+        &self.attention
+    }
+
+    /// Its thread has ended what it was given.
+    pub(crate) fn end_of_long_work(&self) {
+        self.long_work.store(false, Ordering::Release);
+    }
+
     /// What it does now; never waits for it.
     pub(crate) fn status(&self) -> EngineStatus {
         let channel = self.channel.load(Ordering::Acquire);
         EngineStatus {
             channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()).map(GuestChannel),
-            busy: self.work.under_way(),
+            busy: self.long_work.load(Ordering::Acquire) || self.work.under_way(),
             switching: self.switching.load(Ordering::Acquire),
         }
     }
@@ -204,8 +221,13 @@ impl Unit {
             Operation::Method(method) => parts.model.method(&run, method, &mut effects),
             Operation::Resume => parts.model.resume(&run, &mut effects),
         };
+        let aborted = control.aborted();
+        if !aborted && control.place.is_host_unit() && result == Ok(Progress::Paused) {
+            // Busy without a gap, until its thread has done the rest.
+            self.long_work.store(true, Ordering::Release);
+        }
         system.ledger.worked(owner.channel, self.engine, self.work.end().saturating_sub(before));
-        if control.aborted() {
+        if aborted {
             return Err(Refusal::Aborted);
         }
         result.map(|progress| Executed::Ran(progress, effects))
@@ -328,6 +350,7 @@ mod tests {
 
     use super::*;
     use crate::Preemption;
+    use crate::engine::control::Place;
     use crate::mmu::Mmu;
     use crate::mmu::fermi::FermiTables;
     use gpuvmk_chip::Aperture;
@@ -387,7 +410,9 @@ mod tests {
         let execute = |operation| {
             let slice_end = Instant::now() + Duration::from_secs(3600);
             let preemption = Preemption::Anywhere;
-            let control = Control { attention: &attention, abort: unit.abort(), slice_end, preemption };
+            let place = Place::Engine;
+            let control =
+                Control { attention: &attention, abort: unit.abort(), slice_end, preemption, place };
             unit.execute(&system, owner, &space, control, operation)
         };
         let method = |method| Operation::Method(Method { subchannel: 0, method, data: 0 });

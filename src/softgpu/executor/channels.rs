@@ -201,7 +201,7 @@ impl Channels {
         if known.enabled {
             return Err(GpuError::Invalid(format!("Channel {} is enabled", channel.0)));
         }
-        if core.preemption() == Preemption::Methods && core.is_loaded(channel) {
+        if core.preemption() == Preemption::Methods && core.worker(channel).is_some() {
             return Err(GpuError::Timeout { what: "a method of a disabled channel", millis: 0 });
         }
         core.settle(channel);

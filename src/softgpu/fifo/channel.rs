@@ -11,6 +11,15 @@ const FIRST_PAUSE: Duration = Duration::from_micros(30);
 /// Longest pause: bounds how late a store by a CPU is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
 
+/// Who has a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// A PBDMA has it loaded.
+    Pbdma(u8),
+    /// An engine goes on with its operation; no PBDMA has it meanwhile.
+    Engine(Engine),
+}
+
 /// Why a channel with work does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -39,14 +48,21 @@ pub(crate) struct Channel {
     pub(crate) stopped: bool,
     /// There may be work.
     pub(crate) pending: bool,
-    /// PBDMA that has it loaded.
-    pub(crate) loaded: Option<u8>,
+    /// Who has it.
+    pub(crate) worker: Option<Worker>,
+    /// Its operation is done, and its time is not up until then: it goes on before others, and keeps its
+    /// engine.
+    pub(super) back: Option<Instant>,
+    /// It was loaded to go on in its time.
+    pub(super) resumed: bool,
+    /// PBDMA that loaded it last.
+    pub(super) pbdma: u8,
     /// A doorbell that no PBDMA has seen.
     pub(crate) rung: bool,
     pub(crate) wait: Option<Wait>,
-    /// A preemption waits for it to leave its PBDMA.
+    /// A preemption waits for it to leave whoever has it.
     pub(crate) preempting: bool,
-    /// PBDMAs that it has left, and that have yet to tell of it.
+    /// Those that it has left, and that have yet to tell of it.
     pub(super) telling: u8,
     pub(super) last_ran: u64,
 }
@@ -60,19 +76,19 @@ impl Channel {
             enabled: self.enabled,
             listed: self.listed,
             pending: true,
-            // Whoever has it loaded takes notice by the generation.
-            loaded: self.loaded,
-            preempting: self.preempting && self.loaded.is_some(),
+            // Whoever has it takes notice by the generation.
+            worker: self.worker,
+            preempting: self.preempting && self.worker.is_some(),
             telling: self.telling,
             ..Self::default()
         };
     }
 
-    /// As after power-on, except for what the PBDMAs are doing.
+    /// As after power-on, except for what PBDMAs and engines are doing.
     pub(super) fn clear(&mut self) {
         *self = Self {
             generation: self.generation.wrapping_add(1),
-            loaded: self.loaded,
+            worker: self.worker,
             telling: self.telling,
             ..Self::default()
         };
@@ -81,15 +97,24 @@ impl Channel {
     /// Gives it, which has this number, to a PBDMA.
     pub(super) fn load(&mut self, channel: HostChannel, pbdma: u8) -> Option<Job> {
         let instance = self.instance?;
-        self.loaded = Some(pbdma);
+        self.worker = Some(Worker::Pbdma(pbdma));
+        self.pbdma = pbdma;
         self.pending = false;
+        let slice_end = self.back.take();
+        self.resumed = slice_end.is_some();
         // Whoever loads it reads GP_PUT.
         self.rung = false;
         let (waiting_since, pause) = match self.wait.take() {
             Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
             Some(Wait::Engine(_)) | None => (None, FIRST_PAUSE),
         };
-        Some(Job { channel, instance, generation: self.generation, waiting_since, pause })
+        Some(Job { channel, instance, generation: self.generation, slice_end, waiting_since, pause })
+    }
+
+    /// Begins to preempt it: it is not scheduled until it is off, and has no time left then.
+    pub(crate) fn preempt(&mut self) {
+        self.preempting = true;
+        self.back = None;
     }
 
     /// Makes an acquire that it waits in look again. True when there is one.
@@ -100,13 +125,17 @@ impl Channel {
         true
     }
 
-    /// Takes it back from its PBDMA, as the `turn`-th stay that has ended.
+    /// Takes it back from whoever has it, as the `turn`-th stay that has ended.
     pub(super) fn leave(&mut self, job: &Job, departure: Departure, turn: u64, now: Instant) {
-        self.loaded = None;
-        self.preempting = false;
         if !matches!(departure, Departure::NoEngine(_)) {
             self.last_ran = turn;
         }
+        if let Departure::Working(engine) = departure {
+            self.worker = Some(Worker::Engine(engine));
+            return;
+        }
+        self.worker = None;
+        self.preempting = false;
         if self.generation != job.generation {
             return;
         }
@@ -121,11 +150,17 @@ impl Channel {
                 self.wait = Some(Wait::Semaphore { retry_at, pause: longer, since });
                 self.pending = true;
             }
-            Departure::NoEngine(engine) => {
+            Departure::NoEngine(engine) | Departure::Outlasted(engine) => {
                 self.wait = Some(Wait::Engine(engine));
                 self.pending = true;
             }
+            Departure::Done(slice_end) => {
+                self.back = (now < slice_end).then_some(slice_end);
+                self.pending = true;
+            }
             Departure::Stopped => self.stopped = true,
+            // Is still at work.
+            Departure::Working(_) => {}
         }
     }
 }
@@ -136,6 +171,8 @@ pub(crate) struct Job {
     pub(crate) channel: HostChannel,
     pub(crate) instance: PhysicalAddress,
     pub(crate) generation: u64,
+    /// When its time is up, where it goes on in the time that it had.
+    pub(crate) slice_end: Option<Instant>,
     /// The acquire that it waits in, if it does.
     pub(crate) waiting_since: Option<Instant>,
     pause: Duration,
@@ -149,7 +186,7 @@ impl Job {
     }
 }
 
-/// How a channel left its PBDMA.
+/// How a channel left whoever had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
     /// Nothing left to do.
@@ -160,6 +197,12 @@ pub(crate) enum Departure {
     Blocked,
     /// An engine was not to be had.
     NoEngine(Engine),
+    /// An engine goes on alone with a long operation.
+    Working(Engine),
+    /// Its time on the engine is up, and others want it.
+    Outlasted(Engine),
+    /// The engine has done what it was left alone with. The channel's time is up then.
+    Done(Instant),
     /// An error or a fault.
     Stopped,
 }

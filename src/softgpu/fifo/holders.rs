@@ -1,4 +1,4 @@
-//! Which loaded channel has which engine.
+//! Which channel has which engine.
 
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
@@ -26,24 +26,16 @@ impl Holders {
         engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
     }
 
-    /// Gives the engine to a channel, unless another one has it.
-    pub(super) fn take(&mut self, engine: Engine, channel: HostChannel) -> bool {
-        let Some(holder) = engine_index(engine).and_then(|index| self.holders.get_mut(index)) else {
-            return false;
-        };
-        if holder.is_some_and(|holder| holder != channel) {
-            return false;
-        }
-        *holder = Some(channel);
-        true
+    /// Gives the engine to a channel, whoever had it. False when there is no such engine.
+    pub(super) fn give(&mut self, engine: Engine, channel: HostChannel) -> bool {
+        let holder = engine_index(engine).and_then(|index| self.holders.get_mut(index));
+        holder.map(|holder| *holder = Some(channel)).is_some()
     }
 
     /// Takes all engines of a channel back.
     pub(super) fn release(&mut self, channel: HostChannel) {
-        for holder in &mut self.holders {
-            if *holder == Some(channel) {
-                *holder = None;
-            }
+        for holder in self.holders.iter_mut().filter(|holder| **holder == Some(channel)) {
+            *holder = None;
         }
     }
 }

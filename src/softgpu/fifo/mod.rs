@@ -5,6 +5,10 @@
 //! driver has not blocked the runlist, nothing stopped it, and it has work. Of several, the one goes first
 //! that has waited longest since it last ran. An engine belongs to the channel that used it until that
 //! channel leaves its PBDMA; others that need it wait.
+//!
+//! A channel also leaves its PBDMA while an engine works long for it: it keeps that engine alone, and the
+//! PBDMA is free for others. When the operation is done and the channel's time is not up, the channel goes
+//! on before everybody else, as if it had stayed: others had its PBDMA on loan.
 
 mod channel;
 mod holders;
@@ -20,7 +24,7 @@ use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
-pub(crate) use self::channel::{Channel, Departure, Job};
+pub(crate) use self::channel::{Channel, Departure, Job, Worker};
 
 /// The tables.
 #[derive(Debug)]
@@ -77,9 +81,9 @@ impl Fifo {
         (0..u16::MAX).map(HostChannel).zip(self.channels.iter_mut())
     }
 
-    /// True while a PBDMA has any channel loaded.
-    pub(crate) fn any_loaded(&self) -> bool {
-        self.channels.iter().any(|channel| channel.loaded.is_some())
+    /// True while a PBDMA or an engine has any channel.
+    pub(crate) fn any_at_work(&self) -> bool {
+        self.channels.iter().any(|channel| channel.worker.is_some())
     }
 
     /// Binds a channel to an instance block; what was known of the number is forgotten.
@@ -107,11 +111,11 @@ impl Fifo {
         }
     }
 
-    /// The PBDMAs whose channels may not run any more.
-    pub(crate) fn to_leave(&self) -> impl Iterator<Item = u8> {
+    /// Those whose channels may not run any more.
+    pub(crate) fn to_leave(&self) -> impl Iterator<Item = Worker> {
         (0..u16::MAX).map(HostChannel).zip(&self.channels).filter_map(|(number, channel)| {
-            let pbdma = channel.loaded?;
-            (!self.may_run(number)).then_some(pbdma)
+            let worker = channel.worker?;
+            (!self.may_run(number)).then_some(worker)
         })
     }
 
@@ -125,6 +129,18 @@ impl Fifo {
                 && !channel.stopped
                 && !channel.preempting
         })
+    }
+
+    /// True when nothing speaks against the stay of a channel that `pbdma` has, or has left to an engine.
+    pub(crate) fn goes_on(&self, job: &Job, pbdma: u8) -> bool {
+        self.may_run(job.channel)
+            && self.pbdma_enabled(pbdma)
+            && self.channel(job.channel).is_some_and(|channel| channel.generation == job.generation)
+    }
+
+    /// True when an engine has lost, or is about to lose, what it does for the channel.
+    pub(crate) fn is_work_lost(&self, number: HostChannel) -> bool {
+        self.shut_down || self.resetting || self.channel(number).is_some_and(|channel| channel.stopped)
     }
 
     /// True when the PBDMA is one that exists and that the driver has enabled.
@@ -203,12 +219,21 @@ impl Fifo {
         };
         self.may_run(number)
             && self.channel(number).is_some_and(|channel| {
-                channel.pending && channel.loaded.is_none() && !channel.wait.is_some_and(waits)
+                channel.pending && channel.worker.is_none() && !channel.wait.is_some_and(waits)
             })
     }
 
     fn engine_free(&self, engine: Engine) -> bool {
-        self.holders.of(engine).is_none() && self.state.ready.contains(engine.into())
+        self.holder(engine).is_none() && self.state.ready.contains(engine.into())
+    }
+
+    /// True when some channel waits for the engine, whoever has it.
+    pub(crate) fn engine_wanted(&self, engine: Engine) -> bool {
+        self.state.ready.contains(engine.into())
+            && self.runlist.iter().any(|&number| {
+                self.may_run(number)
+                    && self.channel(number).is_some_and(|entry| entry.wait == Some(Wait::Engine(engine)))
+            })
     }
 
     /// True when some channel would run if a PBDMA or an engine were free.
@@ -228,7 +253,8 @@ impl Fifo {
             return None;
         }
         let ready = self.runlist.iter().copied().filter(|&number| self.ready(number, now));
-        let number = ready.min_by_key(|&number| self.channel(number).map(|channel| channel.last_ran))?;
+        let turn = |channel: &Channel| (channel.back.is_none(), channel.last_ran);
+        let number = ready.min_by_key(|&number| self.channel(number).map(turn))?;
         self.channel_mut(number)?.load(number, pbdma)
     }
 
@@ -256,25 +282,55 @@ impl Fifo {
 
     /// Gives the engine to a loaded channel, unless another one has it or it is not ready.
     pub(crate) fn take_engine(&mut self, engine: Engine, number: HostChannel) -> bool {
-        self.state.ready.contains(engine.into()) && self.holders.take(engine, number)
+        self.state.ready.contains(engine.into())
+            && self.holder(engine).is_none_or(|holder| holder == number)
+            && self.holders.give(engine, number)
     }
 
-    /// The loaded channel that has the engine.
+    /// The channel that has the engine: it is at work, or about to go on.
     pub(crate) fn holder(&self, engine: Engine) -> Option<HostChannel> {
-        self.holders.of(engine)
+        let number = self.holders.of(engine)?;
+        let channel = self.channel(number)?;
+        (channel.worker.is_some() || channel.back.is_some() && self.may_run(number)).then_some(number)
     }
 
-    /// Takes back a channel from its PBDMA.
+    /// Takes back a channel from whoever has it, or leaves it to an engine alone.
     pub(crate) fn leave(&mut self, job: &Job, departure: Departure, now: Instant) {
-        self.holders.release(job.channel);
         self.turns += 1;
         let turn = self.turns;
         if let Some(channel) = self.channel_mut(job.channel) {
             channel.leave(job, departure, turn, now);
         }
+        if self.channel(job.channel).is_some_and(|channel| channel.back.is_some()) {
+            return;
+        }
+        self.holders.release(job.channel);
+        if let Departure::Working(engine) = departure {
+            self.holders.give(engine, job.channel);
+        }
     }
 
-    /// As after power-on, except for what the PBDMAs are doing.
+    /// True when a channel is ready whose operation is done, and whose time is not up.
+    pub(crate) fn is_any_back(&self, now: Instant) -> bool {
+        let back = |number| self.channel(number).is_some_and(|channel| channel.back.is_some());
+        self.runlist.iter().any(|&number| back(number) && self.ready(number, now))
+    }
+
+    /// The PBDMA that is to let a channel go on which is back, where none is free: the one that it had, if
+    /// that has a channel on loan, or another one.
+    pub(crate) fn lender(&self, number: HostChannel) -> Option<u8> {
+        let back = self.channel(number).filter(|channel| channel.back.is_some())?;
+        if self.sleepers.is_anybody_coming(self.enabled()) {
+            return None;
+        }
+        let lent = self.channels.iter().filter(|channel| !channel.resumed).filter_map(|channel| {
+            let Some(Worker::Pbdma(pbdma)) = channel.worker else { return None };
+            Some(pbdma).filter(|pbdma| self.pbdma_enabled(*pbdma))
+        });
+        lent.min_by_key(|pbdma| *pbdma != back.pbdma)
+    }
+
+    /// As after power-on, except for what PBDMAs and engines are doing.
     pub(crate) fn clear(&mut self) {
         self.state = FifoState::default();
         self.blocked = false;
@@ -284,7 +340,7 @@ impl Fifo {
         }
     }
 
-    /// A PBDMA that gives a channel back has something to tell of it.
+    /// Who gives a channel back has something to tell of it.
     pub(crate) fn begin_telling(&mut self, number: HostChannel) {
         if let Some(channel) = self.channel_mut(number) {
             channel.telling = channel.telling.saturating_add(1);
@@ -298,8 +354,8 @@ impl Fifo {
         }
     }
 
-    /// True while a PBDMA has the channel loaded, or has yet to tell of it.
+    /// True while somebody has the channel, or has yet to tell of it.
     pub(crate) fn is_busy(&self, number: HostChannel) -> bool {
-        self.channel(number).is_some_and(|channel| channel.loaded.is_some() || channel.telling > 0)
+        self.channel(number).is_some_and(|channel| channel.worker.is_some() || channel.telling > 0)
     }
 }

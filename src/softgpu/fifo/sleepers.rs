@@ -40,6 +40,11 @@ impl Sleepers {
         self.asleep & !self.called & enabled != 0
     }
 
+    /// True when somebody of `enabled` was called, and has not come yet.
+    pub(crate) fn is_anybody_coming(&self, enabled: Pbdmas) -> bool {
+        self.called & enabled != 0
+    }
+
     /// Calls as many of `enabled` as `ready` channels need; `last` only if there is nobody else. Returns
     /// them.
     pub(crate) fn call(&mut self, ready: u32, enabled: Pbdmas, last: Option<u8>) -> Pbdmas {

@@ -2,29 +2,31 @@
 //!
 //! Between two methods the channel can leave: all of its state is then in RAMFC. Ring and segments are parsed
 //! in [`super::pushbuffer`], host methods executed in [`super::host`]; the others go to the engine that the
-//! subchannel is bound to.
+//! subchannel is bound to. What the engine does not finish in a short time is long: the channel leaves, and
+//! the engine goes on alone.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::ending::Ending;
+use super::ending::{Ending, refused};
 use super::host::{HostClass, HostUnit};
 use super::loaded::Loaded;
+use super::long_work::{LongWork, owner};
 use super::pushbuffer::Pushbuffer;
 use super::shared::Shared;
-use crate::engine::control::Control;
-use crate::engine::model::{Effects, Progress, Refusal};
-use crate::engine::unit::{Executed, Operation, Owner};
+use crate::engine::control::{Control, Place};
+use crate::engine::model::Progress;
+use crate::engine::unit::{Executed, Operation};
 use crate::fifo::ramfc::HostState;
-use crate::fifo::{Channel, Departure, Job};
-use gpuvmk_chip::channel_event::{GraphicsError, StopCause};
+use crate::fifo::{Departure, Job};
 use gpuvmk_chip::gf100::methods::host;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Time that a channel has while others wait.
-const TIMESLICE: Duration = Duration::from_millis(1);
+pub(super) const TIMESLICE: Duration = Duration::from_millis(1);
 
 /// Methods between two looks at the clock.
 const CLOCK_INTERVAL: u32 = 32;
@@ -41,6 +43,8 @@ pub(super) struct Execution<'a> {
     steps: u32,
     /// Engines that this stay has got.
     taken: EngineSet,
+    /// The last method that was given to an engine.
+    given: Method,
 }
 
 impl<'a> Execution<'a> {
@@ -52,15 +56,27 @@ impl<'a> Execution<'a> {
             pbdma,
             loaded: Loaded::load(shared, &host.masks, pbdma, job)?,
             stream: Pushbuffer::default(),
-            slice_end: Instant::now() + TIMESLICE,
+            slice_end: job.slice_end.unwrap_or_else(|| Instant::now() + TIMESLICE),
             steps: 0,
             taken: EngineSet::empty(),
+            given: Method { subchannel: 0, method: 0, data: 0 },
         })
     }
 
     /// The channel as it was given to the PBDMA, with what has become of its acquire.
     pub(super) fn job(&self) -> Job {
         self.loaded.job
+    }
+
+    /// What an engine is to go on with.
+    pub(super) fn long_work(&self) -> LongWork {
+        LongWork {
+            pbdma: self.pbdma,
+            job: self.loaded.job,
+            space: self.loaded.space.clone(),
+            slice_end: self.slice_end,
+            method: self.given,
+        }
     }
 
     /// Takes a new end of the ring's valid entries from USERD.
@@ -128,14 +144,14 @@ impl<'a> Execution<'a> {
         Err(Departure::Blocked.into())
     }
 
-    /// Leaves if the driver no longer wants the channel to run.
+    /// Leaves if the driver no longer wants the channel to run, or if it had the PBDMA on loan and the one
+    /// whose time it is is back.
     fn check_admission(&mut self) -> Result<(), Ending> {
         self.taken = EngineSet::empty();
+        let job = &self.loaded.job;
         let fifo = self.shared.fifo();
-        let same = |entry: &Channel| entry.generation == self.loaded.job.generation;
-        let stays = fifo.may_run(self.loaded.job.channel)
-            && fifo.pbdma_enabled(self.pbdma)
-            && fifo.channel(self.loaded.job.channel).is_some_and(same);
+        let stays =
+            fifo.goes_on(job, self.pbdma) && (job.slice_end.is_some() || !fifo.is_any_back(Instant::now()));
         if stays { Ok(()) } else { Err(Departure::Yielded.into()) }
     }
 
@@ -183,17 +199,19 @@ impl<'a> Execution<'a> {
             self.taken |= engine.into();
         }
         let Some(unit) = self.shared.unit(engine) else { return Ok(()) };
-        let owner = Owner {
-            channel: Some(self.loaded.job.channel),
-            generation: self.loaded.job.generation,
-            instance: self.loaded.job.instance,
+        self.given = match operation {
+            Operation::Method(method) => method,
+            Operation::Resume => Method { subchannel: 0, method: 0, data: 0 },
         };
+        let owner = owner(&self.loaded.job);
         let attention = self.shared.attention(self.pbdma);
+        let asked_first = Cell::new(None);
         let control = Control {
             attention,
             abort: unit.abort(),
             slice_end: self.slice_end,
             preemption: self.shared.preemption(),
+            place: Place::HostUnit(&asked_first),
         };
         match unit.execute(&self.shared.system, owner, &self.loaded.space, control, operation) {
             Ok(Executed::Switched(switch)) => {
@@ -205,52 +223,19 @@ impl<'a> Execution<'a> {
                 keep(&mut self.loaded.state);
                 Ok(())
             }
-            Ok(Executed::Ran(progress, effects)) => {
-                self.loaded.state.operation_pending = progress == Progress::Paused;
-                self.tell_effects(engine, effects);
-                if progress == Progress::Paused { self.check_slice() } else { Ok(()) }
+            Ok(Executed::Ran(Progress::Paused, effects)) => {
+                self.loaded.state.operation_pending = true;
+                self.shared.tell_effects(engine, effects);
+                Err(Departure::Working(engine).into())
+            }
+            Ok(Executed::Ran(Progress::Done, effects)) => {
+                self.loaded.state.operation_pending = false;
+                self.shared.tell_effects(engine, effects);
+                Ok(())
             }
             Err(refusal) => {
                 self.loaded.state.operation_pending = false;
-                Err(self.refused(engine, operation, refusal))
-            }
-        }
-    }
-
-    fn tell_effects(&self, engine: Engine, effects: Effects) {
-        if effects.released {
-            self.loaded.released();
-        }
-        if effects.interrupt {
-            self.loaded.notify(engine);
-        }
-    }
-
-    fn refused(&self, engine: Engine, operation: Operation, refusal: Refusal) -> Ending {
-        let method = match operation {
-            Operation::Method(method) => method,
-            Operation::Resume => Method { subchannel: 0, method: 0, data: 0 },
-        };
-        match refusal {
-            Refusal::Fault(fault) => fault.into(),
-            Refusal::Aborted => Departure::Stopped.into(),
-            Refusal::Illegal => {
-                log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
-                self.loaded.host_error(NV_PPBDMA_INTR_0::METHOD, Some(method))
-            }
-            Refusal::Robust(code) => {
-                log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
-                StopCause::Manager(code).into()
-            }
-            Refusal::Graphics { status, class } => {
-                let error = GraphicsError {
-                    status,
-                    subchannel: method.subchannel,
-                    class,
-                    method: method.method,
-                    data: method.data,
-                };
-                StopCause::from(error).into()
+                Err(refused(self.pbdma, engine, self.given, refusal))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A channel as a PBDMA has it loaded: its state, and what it reaches in memory.
 
-use super::ending::Ending;
+use super::ending::{Ending, host_error};
 use super::shared::Shared;
 use crate::fifo::Job;
 use crate::fifo::ramfc::{AddressMasks, HostState, engine_number};
@@ -9,7 +9,7 @@ use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
 use crate::mmu::instance::read_instance;
 use gpuvmk_chip::addr::GpuVa;
-use gpuvmk_chip::channel_event::{FaultUnit, HostError, MmuFault, StopCause};
+use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
@@ -102,13 +102,7 @@ impl<'a> Loaded<'a> {
 
     /// The channel stops because the host unit refuses something.
     pub(super) fn host_error(&self, status: Field, method: Option<Method>) -> Ending {
-        let error = HostError {
-            pbdma: self.pbdma,
-            status: status.mask(),
-            method: method.map_or(0, Method::address_word),
-            data: method.map_or(0, |method| method.data),
-        };
-        StopCause::from(error).into()
+        host_error(self.pbdma, status, method)
     }
 
     /// The engine with this number, if the chip has it.

@@ -1,31 +1,33 @@
-//! What the PBDMA threads and the register face share.
+//! What the threads of PBDMAs and engines and the register face share.
 //!
 //! Locks, in the order in which they may be held together: the FIFO tables; the MMU in use; the tables of the
 //! MMU, of DMA, of the ledger. An engine's lock is held alone, to take what the engine is made of and to put
-//! it back: engines work without a lock, and never while the FIFO's is held. Events are told with none of
-//! them held, so that the receiver may call back; calls that wait for PBDMAs do not wait when one of them
-//! makes the call.
+//! it back: engines work without a lock, and never while the FIFO's is held. So is an inbox's, to put work in
+//! and to take it. Events are told with none of them held, so that the receiver may call back; calls that
+//! wait for PBDMAs and engines do not wait when one of them makes the call.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::long_work::Inbox;
 use crate::Preemption;
+use crate::engine::model::Effects;
 use crate::engine::unit::Unit;
 use crate::events::Events;
-use crate::fifo::Fifo;
 use crate::fifo::sleepers::{Pbdmas, bit};
+use crate::fifo::{Fifo, Worker};
 use crate::mmu::system::MemorySystem;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 
 thread_local! {
-    /// True on the threads of PBDMAs.
-    static ON_PBDMA: Cell<bool> = const { Cell::new(false) };
+    /// True on the threads of PBDMAs and engines.
+    static ON_UNIT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the PBDMA threads and the register face share.
+/// What the threads of PBDMAs and engines and the register face share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) system: MemorySystem,
@@ -35,9 +37,11 @@ pub(crate) struct Shared {
     fifo: Mutex<Fifo>,
     /// By PBDMA: a channel is ready for it.
     work: Vec<Condvar>,
-    /// A channel has left its PBDMA.
+    /// A channel has left whoever had it.
     left: Condvar,
     pub(crate) units: Vec<Unit>,
+    /// By unit: where its thread finds work.
+    inboxes: Vec<Inbox>,
     /// By PBDMA: its channel may have to leave.
     attention: Vec<AtomicBool>,
 }
@@ -52,6 +56,7 @@ impl Shared {
             fifo: Mutex::new(fifo),
             work: (0..pbdmas).map(|_| Condvar::new()).collect(),
             left: Condvar::new(),
+            inboxes: units.iter().map(|_| Inbox::default()).collect(),
             units,
             attention: (0..pbdmas).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -75,6 +80,16 @@ impl Shared {
         self.units.iter().find(|unit| unit.engine() == engine)
     }
 
+    /// An engine, and where its thread finds work.
+    pub(super) fn unit_and_inbox(&self, engine: Engine) -> Option<(&Unit, &Inbox)> {
+        self.units.iter().zip(&self.inboxes).find(|(unit, _)| unit.engine() == engine)
+    }
+
+    /// Ends the threads of engines once they have nothing to do.
+    pub(crate) fn close_inboxes(&self) {
+        self.inboxes.iter().for_each(Inbox::close);
+    }
+
     /// The engines that there are.
     pub(crate) fn engines(&self) -> impl Iterator<Item = Engine> {
         self.units.iter().map(Unit::engine)
@@ -86,14 +101,21 @@ impl Shared {
         self.attention.get(usize::from(pbdma)).unwrap_or(&NEVER)
     }
 
-    /// Has a PBDMA look whether its channel must leave.
-    pub(crate) fn alert(&self, pbdma: u8) {
-        self.attention(pbdma).store(true, Ordering::Release);
+    /// Has who has a channel look whether it must leave.
+    pub(crate) fn alert(&self, worker: Worker) {
+        match worker {
+            Worker::Pbdma(pbdma) => self.attention(pbdma).store(true, Ordering::Release),
+            Worker::Engine(engine) => {
+                if let Some(unit) = self.unit(engine) {
+                    unit.attention().store(true, Ordering::Release);
+                }
+            }
+        }
     }
 
-    /// Has every PBDMA look.
+    /// Has every PBDMA and every engine look.
     pub(crate) fn alert_all(&self) {
-        for flag in &self.attention {
+        for flag in self.attention.iter().chain(self.units.iter().map(Unit::attention)) {
             flag.store(true, Ordering::Release);
         }
     }
@@ -110,7 +132,7 @@ impl Shared {
         (0..).zip(&self.work).filter(wanted).for_each(|(_, work)| work.notify_one());
     }
 
-    /// A PBDMA has told all that there was to tell of a channel that it has given back.
+    /// Who gave a channel back has told all that there was to tell of it.
     pub(crate) fn told(&self, channel: HostChannel) {
         self.fifo().end_telling(channel);
         self.left.notify_all();
@@ -124,6 +146,16 @@ impl Shared {
     pub(crate) fn released(&self) {
         if self.fifo().retry_semaphores(Instant::now()) {
             self.wake();
+        }
+    }
+
+    /// Tells what an engine did beside its work.
+    pub(super) fn tell_effects(&self, engine: Engine, effects: Effects) {
+        if effects.released {
+            self.released();
+        }
+        if effects.interrupt {
+            self.events.tell(|events| events.non_stall(engine));
         }
     }
 
@@ -145,22 +177,22 @@ impl Shared {
         }
     }
 
-    /// Waits until no PBDMA has the channel loaded, or has yet to tell how its stay ended (without a number:
-    /// until none has any channel loaded). A PBDMA that calls back from an event does not wait: two of them
+    /// Waits until no PBDMA and no engine has the channel, or has yet to tell how its stay ended (without a
+    /// number: until none has any channel). One that calls back from an event does not wait: two of them
     /// would wait for each other.
     pub(crate) fn wait_left<'a>(
         &self,
         fifo: MutexGuard<'a, Fifo>,
         channel: Option<HostChannel>,
     ) -> MutexGuard<'a, Fifo> {
-        if ON_PBDMA.get() {
+        if ON_UNIT.get() {
             return fifo;
         }
-        let loaded = |fifo: &mut Fifo| match channel {
-            None => fifo.any_loaded(),
+        let at_work = |fifo: &mut Fifo| match channel {
+            None => fifo.any_at_work(),
             Some(channel) => fifo.is_busy(channel),
         };
-        self.left.wait_while(fifo, loaded).unwrap_or_else(PoisonError::into_inner)
+        self.left.wait_while(fifo, at_work).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a channel's contexts off the engines, saved to their images or dropped.
@@ -171,7 +203,8 @@ impl Shared {
     }
 }
 
-/// Marks the calling thread as a PBDMA, so that calls back from its events never wait for itself.
-pub(crate) fn become_pbdma() {
-    ON_PBDMA.set(true);
+/// Marks the calling thread as a PBDMA's or an engine's, so that calls back from its events never wait for
+/// itself.
+pub(super) fn become_unit() {
+    ON_UNIT.set(true);
 }

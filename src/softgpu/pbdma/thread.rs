@@ -1,27 +1,24 @@
 //! A PBDMA: takes channels in turn, and executes them until they have nothing left, have to wait, are told to
-//! leave, or have used up their timeslice while others wait.
+//! leave, have used up their timeslice while others wait, or are at work for long on an engine.
 
-use gpuvmk_chip::channel_event::ChannelStop;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::ending::Ending;
 use super::execution::Execution;
 use super::host::HostUnit;
-use super::shared::{Shared, become_pbdma};
-use crate::fifo::{Channel, Departure, Job};
+use super::leaving::leave;
+use super::long_work::LongWork;
+use super::shared::{Shared, become_unit};
+use crate::fifo::{Channel, Departure, Job, Worker};
+use gpuvmk_chip::Engine;
 
 /// The thread of PBDMA number `pbdma`. Ends when the core shuts down.
 pub(crate) fn run(shared: &Shared, host: HostUnit, pbdma: u8) {
-    become_pbdma();
+    become_unit();
     while let Some(job) = next_job(shared, pbdma) {
-        let ending = match Execution::load(shared, host, pbdma, job) {
+        match Execution::load(shared, host, pbdma, job) {
             Ok(mut execution) => stay(shared, pbdma, &mut execution),
-            Err(ending) => leave(shared, pbdma, job, ending),
-        };
-        if let Some(cause) = ending.cause {
-            shared.events.stopped(ChannelStop { channel: job.channel, cause });
-            shared.told(job.channel);
+            Err(ending) => leave(shared, Worker::Pbdma(pbdma), &job, ending),
         }
     }
 }
@@ -49,7 +46,7 @@ fn next_job(shared: &Shared, pbdma: u8) -> Option<Job> {
 }
 
 /// Executes until the channel leaves for good: a doorbell at the last moment keeps an idle one.
-fn stay(shared: &Shared, pbdma: u8, execution: &mut Execution<'_>) -> Ending {
+fn stay(shared: &Shared, pbdma: u8, execution: &mut Execution<'_>) {
     loop {
         let ending = execution.run();
         let job = execution.job();
@@ -58,45 +55,35 @@ fn stay(shared: &Shared, pbdma: u8, execution: &mut Execution<'_>) -> Ending {
         if shared.fifo().channel_mut(job.channel).filter(same).is_some() {
             execution.save();
         }
+        if let Departure::Working(engine) = ending.departure {
+            return hand_over(shared, pbdma, engine, execution.long_work());
+        }
         let mut fifo = shared.fifo();
         let stays = ending.departure == Departure::Idle && fifo.may_run(job.channel);
         let entry = fifo.channel_mut(job.channel).filter(same);
         let rung = stays && entry.is_some_and(|entry| std::mem::take(&mut entry.rung));
         drop(fifo);
         if !rung {
-            return leave(shared, pbdma, job, ending);
+            return leave(shared, Worker::Pbdma(pbdma), &job, ending);
         }
         if let Err(ending) = execution.read_put() {
-            return leave(shared, pbdma, job, ending);
+            return leave(shared, Worker::Pbdma(pbdma), &job, ending);
         }
     }
 }
 
-/// Gives the channel back.
-fn leave(shared: &Shared, pbdma: u8, job: Job, ending: Ending) -> Ending {
-    let mut fifo = shared.fifo();
-    let same = |entry: &&Channel| entry.generation == job.generation;
-    let preempted = fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting);
-    if preempted {
-        drop(fifo);
-        shared.evict(job.channel, true);
-        fifo = shared.fifo();
-    }
+/// Leaves the channel to its engine, which goes on with its operation.
+fn hand_over(shared: &Shared, pbdma: u8, engine: Engine, work: LongWork) {
+    let Some((unit, inbox)) = shared.unit_and_inbox(engine) else { return };
     let now = Instant::now();
-    fifo.leave(&job, ending.departure, now);
-    // Whoever takes the channel's number back waits until all is told: nothing is said of its next owner.
-    for _ in 0..u8::from(preempted).saturating_add(u8::from(ending.cause.is_some())) {
-        fifo.begin_telling(job.channel);
-    }
-    // This one takes a channel that is ready, unless it has something to tell before.
-    let at_once = fifo.pbdma_enabled(pbdma) && !preempted && ending.cause.is_none();
+    let mut fifo = shared.fifo();
+    // What was said to this PBDMA, and what is said from now on, is for the engine to look at.
+    unit.attention().store(!fifo.goes_on(&work.job, pbdma), Ordering::Release);
+    fifo.leave(&work.job, Departure::Working(engine), now);
+    // Others may wait for the engines that it does not need meanwhile; this PBDMA takes one itself.
+    let at_once = fifo.pbdma_enabled(pbdma);
     let called = fifo.call(now, usize::from(at_once));
     drop(fifo);
-    shared.tell_left();
+    inbox.put(work);
     shared.wake_these(called);
-    if preempted {
-        shared.events.preempted(job.channel);
-        shared.told(job.channel);
-    }
-    ending
 }

@@ -5,6 +5,7 @@ mod context;
 mod copies;
 mod errors;
 mod isolation;
+mod long_work;
 mod random;
 mod rig;
 mod scheduling;

@@ -164,7 +164,12 @@ impl Rig {
 
     /// A rig whose core tells somebody else.
     pub fn with_events(size: u64, events: impl FnOnce(&Arc<Core>) -> Arc<dyn EngineEvents>) -> Self {
-        let core = Arc::new(Core::new(size).unwrap());
+        Self::of(Core::new(size).unwrap(), events)
+    }
+
+    /// A rig around a core that somebody else has made.
+    pub fn of(core: Core, events: impl FnOnce(&Arc<Core>) -> Arc<dyn EngineEvents>) -> Self {
+        let core = Arc::new(core);
         core.connect_events(events(&core));
         let events = Arc::new(Recorder::default());
         let rig = Self { core, events, free: Mutex::new(1 << 20), listed: Mutex::default(), runlist: 0x1000 };

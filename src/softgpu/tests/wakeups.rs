@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::chip::GF100;
-use crate::fifo::{Departure, Fifo};
+use crate::fifo::{Departure, Fifo, Worker};
 use gpuvmk_backend::FifoState;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
@@ -52,7 +52,88 @@ fn only_channels_that_may_not_run_any_more_have_to_leave() {
     fifo.set_runlist([two, HostChannel(3)]);
 
     assert_eq!([one, two], [1, 2].map(HostChannel));
-    assert_eq!(fifo.to_leave().collect::<Vec<_>>(), [0]);
+    assert_eq!(fifo.to_leave().collect::<Vec<_>>(), [Worker::Pbdma(0)]);
+}
+
+#[test]
+fn channel_that_an_engine_works_for_keeps_that_engine_and_no_pbdma() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    let later = now + Duration::from_millis(1);
+    fifo.state.pbdma_mask = 1;
+    fifo.set_runlist([1, 2, 3].map(HostChannel));
+    fifo.get_up(0);
+    let [one, two] = [1, 2].map(HostChannel);
+    let job = fifo.next(0, now).unwrap();
+    assert!(fifo.take_engine(Engine::Graphics, one) && fifo.take_engine(Engine::Copy(0), one));
+
+    fifo.leave(&job, Departure::Working(Engine::Graphics), now);
+
+    let other = fifo.next(0, now).unwrap();
+    assert_eq!((job.channel, other.channel), (one, two), "the PBDMA is free");
+    assert!(fifo.take_engine(Engine::Copy(0), two), "and so is an engine that does not work");
+    assert!(!fifo.take_engine(Engine::Graphics, two) && fifo.is_busy(one));
+    fifo.leave(&other, Departure::NoEngine(Engine::Graphics), now);
+    assert!(fifo.engine_wanted(Engine::Graphics) && !fifo.engine_wanted(Engine::Copy(0)));
+    let third = fifo.next(0, now).unwrap();
+    assert_eq!((third.channel, fifo.next(0, now)), (HostChannel(3), None), "both others wait for the engine");
+    assert_eq!(fifo.to_leave().count(), 0);
+    fifo.set_runlist([2, 3].map(HostChannel));
+    assert_eq!(fifo.to_leave().collect::<Vec<_>>(), [Worker::Engine(Engine::Graphics)]);
+    fifo.set_runlist([1, 2, 3].map(HostChannel));
+
+    fifo.leave(&job, Departure::Done(later), now);
+
+    // Its time is not up: it goes on first, with its engine, where the third one had the PBDMA on loan.
+    assert!(fifo.is_any_back(now) && fifo.holder(Engine::Graphics) == Some(one));
+    assert_eq!(fifo.lender(one), Some(0));
+    fifo.leave(&third, Departure::Yielded, now);
+    let again = fifo.next(0, now).unwrap();
+    assert_eq!((again.channel, again.slice_end), (one, Some(later)));
+    fifo.leave(&again, Departure::Idle, now);
+    assert_eq!(fifo.next(0, now).unwrap().channel, two, "who has waited longest for the engine that is free");
+}
+
+#[test]
+fn engine_is_free_when_its_channel_is_back_and_may_not_go_on() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    let later = now + Duration::from_millis(1);
+    fifo.set_runlist([1, 2].map(HostChannel));
+    let [one, two] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap());
+    assert!(fifo.take_engine(Engine::Graphics, one.channel));
+    fifo.leave(&one, Departure::Working(Engine::Graphics), now);
+    fifo.leave(&two, Departure::NoEngine(Engine::Graphics), now);
+    fifo.leave(&one, Departure::Done(later), now);
+    assert_eq!(fifo.holder(Engine::Graphics), Some(one.channel));
+
+    fifo.channel_mut(one.channel).unwrap().enabled = false;
+
+    assert_eq!(fifo.holder(Engine::Graphics), None);
+    assert_eq!(fifo.next(0, now).unwrap().channel, two.channel);
+    assert!(fifo.take_engine(Engine::Graphics, two.channel));
+    fifo.channel_mut(one.channel).unwrap().enabled = true;
+    assert!(!fifo.take_engine(Engine::Graphics, one.channel));
+}
+
+#[test]
+fn channel_whose_time_is_up_goes_to_the_end_and_waits_for_its_engine() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1, 2].map(HostChannel));
+    let [one, two] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap());
+    assert!(fifo.take_engine(Engine::Graphics, one.channel));
+    fifo.leave(&one, Departure::Working(Engine::Graphics), now);
+    fifo.leave(&two, Departure::NoEngine(Engine::Graphics), now);
+
+    fifo.leave(&one, Departure::Outlasted(Engine::Graphics), now);
+
+    let next = fifo.next(0, now).unwrap();
+    assert_eq!(next.channel, two.channel);
+    assert!(fifo.take_engine(Engine::Graphics, two.channel));
+    assert_eq!(fifo.next(1, now), None);
+    // Done when its time was up is no reason to go first.
+    fifo.leave(&next, Departure::Working(Engine::Graphics), now);
+    fifo.leave(&next, Departure::Done(now), now);
+    assert!(!fifo.is_any_back(now) && fifo.lender(two.channel).is_none());
+    assert_eq!(fifo.next(0, now).unwrap().channel, one.channel);
 }
 
 #[test]

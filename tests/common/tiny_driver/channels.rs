@@ -1,6 +1,6 @@
 //! Channels and what is submitted on them.
 
-use super::commands::{class_of, engine_number, m2mf_copy, method, pcopy_copy};
+use super::commands::{class_of, engine_number, m2mf_copy, m2mf_fill, method, pcopy_copy};
 use super::*;
 use gpuvmk::chip::stream::GPFIFO_ENTRY_SIZE;
 
@@ -170,6 +170,11 @@ impl TinyDriver {
         let mut words = copy_words(channel.engine, from, to, size);
         words.extend(self.fence_words(channel));
         self.submit(channel, &words);
+    }
+
+    /// Submits a fill of the graphics engine: one line again and again, with the engine's own notification.
+    pub fn fill(&mut self, channel: &mut Channel, from: u64, to: u64, line: u32, lines: u32) {
+        self.submit(channel, &m2mf_fill(from, to, line, lines));
     }
 
     /// Fills all of an empty channel's ring: slot N is the same copy of whole 4 KiB lines so many times,

@@ -40,6 +40,25 @@ pub fn m2mf_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {
     ]
 }
 
+/// The same line again and again, one behind the other, and the engine's own interrupt at the end.
+pub fn m2mf_fill(from: u64, to: u64, line: u32, lines: u32) -> Vec<u32> {
+    let linear = m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask();
+    vec![
+        method(m2mf::OFFSET_OUT_HIGH, 2),
+        (to >> 32) as u32,
+        to as u32,
+        method(m2mf::OFFSET_IN_HIGH, 6),
+        (from >> 32) as u32,
+        from as u32,
+        0,
+        line,
+        line,
+        lines,
+        method(m2mf::EXEC, 1),
+        linear | m2mf::EXEC::INTERRUPT.mask(),
+    ]
+}
+
 pub fn pcopy_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {
     let exec = pcopy::EXEC::SRC_LINEAR.mask() | pcopy::EXEC::DST_LINEAR.mask();
     vec![
