@@ -87,7 +87,7 @@ fn use_board(input: &mut Input<'_>, board: &Board) {
         4 => drop(receiver.prepare_to_sleep(input.flag())),
         5 => drop(format!("{:?}", receiver.report())),
         6 => drop(sender.ask(input.bytes(200))),
-        7 | 8 if receiver.mailbox().asked() => {
+        7 | 8 if receiver.mailbox().has_request() => {
             let length = receiver.mailbox().take(&mut buffer);
             assert!(length <= buffer.len(), "more than the buffer holds");
             let size = input.pick(&BUFFERS);

@@ -128,7 +128,7 @@ impl DoorbellReceiver {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let rung = (0..PENDING_WORDS).any(|word| self.board.word(PENDING + word).load(Ordering::SeqCst) != 0);
-        let pending = rung || (!answering && self.mailbox().asked());
+        let pending = rung || (!answering && self.mailbox().has_request());
         if pending {
             self.board.word(WAITING).store(0, Ordering::SeqCst);
         }

@@ -98,7 +98,7 @@ impl<'a> Mailbox<'a> {
     }
 
     /// True when there is a request. It stays there until it is answered.
-    pub fn asked(&self) -> bool {
+    pub fn has_request(&self) -> bool {
         matches!(self.word(STATE).load(Ordering::SeqCst), state::ASKED | state::ASLEEP)
     }
 
@@ -158,16 +158,16 @@ mod tests {
         let words = words();
         let mailbox = Mailbox::new(&words, 1024);
         let mut bytes = [0; 64];
-        assert!(!mailbox.asked());
+        assert!(!mailbox.has_request());
         assert!(mailbox.ask(b"map seven pages"));
         assert_eq!(mailbox.look(&mut bytes), Found::Nothing);
 
-        assert!(mailbox.asked());
+        assert!(mailbox.has_request());
         let length = mailbox.take(&mut bytes);
         assert_eq!(&bytes[..length], b"map seven pages");
         assert!(mailbox.answer(b"done"));
 
-        assert!(!mailbox.asked());
+        assert!(!mailbox.has_request());
         assert_eq!(mailbox.look(&mut bytes), Found::Answer(4));
         assert_eq!(&bytes[..4], b"done");
         assert_eq!(mailbox.look(&mut bytes), Found::Nothing);
@@ -180,10 +180,10 @@ mod tests {
         mailbox.ask(b"x");
 
         assert!(mailbox.sleep());
-        assert!(mailbox.asked(), "the request is still there");
+        assert!(mailbox.has_request(), "the request is still there");
         assert!(!mailbox.answer(b"y"), "through the socket");
 
-        assert!(!mailbox.asked(), "and is not taken twice");
+        assert!(!mailbox.has_request(), "and is not taken twice");
     }
 
     #[test]

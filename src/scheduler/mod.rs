@@ -112,7 +112,7 @@ pub struct Scheduler {
     sampler: Sampler,
     meter: Meter,
     busy_channels: u32,
-    /// Those that were seen to be done since [`Self::heard`].
+    /// Those that were seen to be done since [`Self::notifications_handled`].
     unheard: Vec<HostChannel>,
     /// The runlist may be another one than at the last decision.
     relist: bool,
@@ -442,7 +442,7 @@ impl Scheduler {
     }
 
     /// True if a notification of hardware may be for a channel: it could run no longer than `before` ago, or
-    /// was seen to be done since [`Self::heard`].
+    /// was seen to be done since [`Self::notifications_handled`].
     pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
         self.channels.get(&channel).is_some_and(|state| {
             state.may_run()
@@ -453,7 +453,7 @@ impl Scheduler {
 
     /// All notifications of hardware up to now have been handled. It notifies the end of work before it shows
     /// the work as done.
-    pub fn heard(&mut self) {
+    pub fn notifications_handled(&mut self) {
         for channel in self.unheard.drain(..) {
             if let Some(state) = self.channels.get_mut(&channel) {
                 state.unheard = false;

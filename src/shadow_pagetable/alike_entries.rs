@@ -1,8 +1,8 @@
-//! Entries of a table as stretches of alike ones: pages that follow each other, and entries that are 0.
+//! Entries of a table as runs of alike ones: consecutive pages, and entries that are 0.
 //!
 //! A driver that maps a megabyte writes 256 entries that differ by the same number. Only the first and the
-//! last of such a stretch are decoded; that those between follow each other is seen in the words themselves,
-//! many at a time. Two tables, what one was and what it is, are compared by stretches of both.
+//! last of such a run are decoded; the words between are checked without decoding, many at a time. The old
+//! and the new content of a table are compared by runs of both.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::packed::Packed;
 /// Words that are looked at together.
 const LANES: usize = 8;
 
-/// Where stretches begin and end, for one pass over entries from the front.
+/// Finds where runs begin and end, in one pass over entries from the front.
 pub(super) struct AlikeEntries<F> {
     format: F,
     kind: TableKind,
@@ -174,13 +174,13 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Every entry, one by one and by stretches.
+    /// Every entry, one by one and by runs.
     fn compare<F: MmuFormat>(format: F, kind: TableKind, entries: &[u8]) {
         let shape = format.shape(kind);
-        let mut stretches = AlikeEntries::new(format, kind);
+        let mut runs = AlikeEntries::new(format, kind);
         let mut at = 0;
         while at < entries.len() / shape.entry_size {
-            let (entry, length) = stretches.at(entries, at);
+            let (entry, length) = runs.at(entries, at);
             for index in 0..length {
                 let one = &entries[(at + index) * shape.entry_size..][..shape.entry_size];
                 let said = Packed::of(format.decode(kind, raw(one)));
@@ -197,23 +197,23 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_follow_each_other_are_one_stretch() {
+    fn pages_that_follow_each_other_are_one_run() {
         let words: Vec<u64> = (0..100)
             .map(|page| PhysicalAddress { aperture: Aperture::Vram, address: 0x10_0000 + (page << 12) })
             .map(|target| Pte { target, read_only: false, privileged: false, kind: 0 }.encode())
             .collect();
         let entries = bytes(&[&words[..], &[0; 30], &words[50..51]].concat());
-        let mut stretches = AlikeEntries::new(Fermi::default(), TableKind(0));
+        let mut runs = AlikeEntries::new(Fermi::default(), TableKind(0));
 
-        assert_eq!(stretches.at(&entries, 0), (page(0x10_0000), 100));
-        assert_eq!(stretches.at(&entries, 60), (page(0x10_0000 + (60 << 12)), 40));
-        assert_eq!(stretches.at(&entries, 100), (Packed::EMPTY, 30));
-        assert_eq!(stretches.at(&entries, 130), (page(0x10_0000 + (50 << 12)), 1));
+        assert_eq!(runs.at(&entries, 0), (page(0x10_0000), 100));
+        assert_eq!(runs.at(&entries, 60), (page(0x10_0000 + (60 << 12)), 40));
+        assert_eq!(runs.at(&entries, 100), (Packed::EMPTY, 30));
+        assert_eq!(runs.at(&entries, 130), (page(0x10_0000 + (50 << 12)), 1));
     }
 
-    /// Addresses that run over into the bits behind them, at every place of a stretch.
+    /// Addresses that run over into the bits behind them, at every place of a run.
     #[test]
-    fn addresses_that_run_over_end_a_stretch() {
+    fn addresses_that_run_over_end_a_run() {
         for (format, kind, step) in [(Fermi::default(), 0, 0x10u64), (Fermi::default(), 1, 0x200)] {
             for before in 0..40 {
                 let first = (0xffff_fff0u64 - before * step) | 1;
@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_say_what_entries_say(mut words in tables()) {
+        fn runs_say_what_entries_say(mut words in tables()) {
             words.truncate(words.len() / 2 * 2);
             let entries = bytes(&words);
             for large_pages in [LargePages::K128, LargePages::K64] {

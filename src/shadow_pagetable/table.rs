@@ -88,9 +88,9 @@ impl Table {
         for (number, piece) in self.pieces.iter().enumerate() {
             let Some(content) = &piece.content else { continue };
             let first = self.entry_va(shape, first_entry(shape, number));
-            let mut stretches = AlikeEntries::new(format, self.place.kind);
+            let mut alike = AlikeEntries::new(format, self.place.kind);
             for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
-                if let Some(leaf) = stretches.at(content, at).0.leaf() {
+                if let Some(leaf) = alike.at(content, at).0.leaf() {
                     visit(
                         first.saturating_add((at as u64) << shape.entry_shift),
                         1 << shape.entry_shift,
@@ -338,9 +338,9 @@ impl Table {
         for (number, piece) in self.pieces.iter_mut().enumerate() {
             let Some(content) = &mut piece.content else { continue };
             let first = first_entry(shape, number);
-            let mut stretches = AlikeEntries::new(walk.format, self.place.kind);
+            let mut alike = AlikeEntries::new(walk.format, self.place.kind);
             for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
-                let Some(leaf) = stretches.at(content, at).0.leaf() else { continue };
+                let Some(leaf) = alike.at(content, at).0.leaf() else { continue };
                 if gone(&EvictedPage { target: leaf.target, bytes: 1 << shape.entry_shift }) {
                     let start = at.saturating_mul(shape.entry_size);
                     let entry = content.get_mut(start..start.saturating_add(shape.entry_size));

@@ -169,7 +169,7 @@ impl Statistics {
     }
 
     /// How long accesses took.
-    pub fn took(&self, direction: Direction) -> &Histogram<u64> {
+    pub fn durations(&self, direction: Direction) -> &Histogram<u64> {
         let [reads, writes] = &self.took;
         if direction == Direction::Read { reads } else { writes }
     }
@@ -227,6 +227,6 @@ mod tests {
         let phases: Vec<_> = all.phases.iter().map(|phase| (phase.first, phase.accesses.sum())).collect();
         assert_eq!(phases, [(10, 5), (5000, 1), (5010, 1)]);
         assert_eq!(all.phases[0].top_units(1), [("BAR3", 2)]);
-        assert_eq!(all.took(Direction::Read).len(), 3);
+        assert_eq!(all.durations(Direction::Read).len(), 3);
     }
 }

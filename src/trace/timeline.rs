@@ -1,9 +1,9 @@
-//! How many entries of each kind came when: a fixed number of equal stretches of time, however long a trace
+//! How many entries of each kind came when: a fixed number of equal buckets of time, however long a trace
 //! is.
 
 use super::event::Kind;
 
-/// Stretches at the most; there are at least half as many once a trace is longer than so many nanoseconds.
+/// Buckets at the most; there are at least half as many once a trace is longer than so many nanoseconds.
 pub const MOST: usize = 480;
 
 /// Entries by kind.
@@ -14,52 +14,52 @@ pub type Counts = [u64; Kind::ALL.len()];
 pub struct Timeline {
     first: Option<u64>,
     width: u64,
-    stretches: Vec<Counts>,
+    buckets: Vec<Counts>,
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { first: None, width: 1, stretches: Vec::new() }
+        Self { first: None, width: 1, buckets: Vec::new() }
     }
 }
 
 impl Timeline {
-    /// Counts an entry. One from before the first counts as of the first stretch.
+    /// Counts an entry. One from before the first counts as of the first bucket.
     pub fn add(&mut self, nanos: u64, kind: Kind) {
         let since = nanos.saturating_sub(*self.first.get_or_insert(nanos));
         while since / self.width >= MOST as u64 {
             self.halve();
         }
         let index = usize::try_from(since / self.width).unwrap_or(0);
-        if index >= self.stretches.len() {
-            self.stretches.resize(index + 1, Counts::default());
+        if index >= self.buckets.len() {
+            self.buckets.resize(index + 1, Counts::default());
         }
-        if let Some(count) = self.stretches.get_mut(index).and_then(|counts| counts.get_mut(kind as usize)) {
+        if let Some(count) = self.buckets.get_mut(index).and_then(|counts| counts.get_mut(kind as usize)) {
             *count += 1;
         }
     }
 
-    /// Makes stretches twice as long.
+    /// Makes buckets twice as long.
     fn halve(&mut self) {
         self.width = self.width.saturating_mul(2);
-        let pairs = self.stretches.chunks(2).map(|pair| {
+        let pairs = self.buckets.chunks(2).map(|pair| {
             let mut sum = Counts::default();
             for counts in pair {
                 sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             }
             sum
         });
-        self.stretches = pairs.collect();
+        self.buckets = pairs.collect();
     }
 
-    /// Length of a stretch in nanoseconds.
+    /// Length of a bucket in nanoseconds.
     pub const fn width(&self) -> u64 {
         self.width
     }
 
-    /// The stretches, from the first entry on.
-    pub fn stretches(&self) -> &[Counts] {
-        &self.stretches
+    /// The buckets, from the first entry on.
+    pub fn buckets(&self) -> &[Counts] {
+        &self.buckets
     }
 }
 
@@ -73,13 +73,13 @@ mod tests {
         for i in 0..100_000_u64 {
             timeline.add(5_000 + i * 1_000, if i % 10 == 0 { Kind::Read } else { Kind::Write });
         }
-        let stretches = timeline.stretches();
-        assert!((MOST / 2..=MOST).contains(&stretches.len()), "{}", stretches.len());
-        let sum = |kind: Kind| stretches.iter().map(|counts| counts[kind as usize]).sum::<u64>();
+        let buckets = timeline.buckets();
+        assert!((MOST / 2..=MOST).contains(&buckets.len()), "{}", buckets.len());
+        let sum = |kind: Kind| buckets.iter().map(|counts| counts[kind as usize]).sum::<u64>();
         assert_eq!((sum(Kind::Read), sum(Kind::Write)), (10_000, 90_000));
-        // Evenly over time, but for the last stretch.
+        // Evenly over time, but for the last bucket.
         let per = timeline.width() / 1_000;
-        let (last, others) = stretches.split_last().unwrap();
+        let (last, others) = buckets.split_last().unwrap();
         assert!(others.iter().all(|counts| counts.iter().sum::<u64>().abs_diff(per) <= 1), "{others:?}");
         assert!(last.iter().sum::<u64>() <= per + 1);
     }
@@ -88,6 +88,6 @@ mod tests {
     fn entries_out_of_order_are_not_lost() {
         let mut timeline = Timeline::default();
         [100, 50, u64::MAX, 0].into_iter().for_each(|nanos| timeline.add(nanos, Kind::Read));
-        assert_eq!(timeline.stretches().iter().map(|counts| counts[Kind::Read as usize]).sum::<u64>(), 4);
+        assert_eq!(timeline.buckets().iter().map(|counts| counts[Kind::Read as usize]).sum::<u64>(), 4);
     }
 }

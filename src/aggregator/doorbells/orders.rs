@@ -168,7 +168,7 @@ fn answerer(board: &Arc<Board>) {
     let receiver = locked(&board.receiver);
     while board.answered.load(Ordering::SeqCst) < LAST {
         forget(1);
-        if receiver.mailbox().asked() {
+        if receiver.mailbox().has_request() {
             let mut request = [0; 4];
             assert_eq!(receiver.mailbox().take(&mut request), 4);
             let answer = u32::from_le_bytes(request) + 100;

@@ -18,7 +18,7 @@ impl Machine {
         for event in events.drain(..) {
             self.gpu_event(event, now);
         }
-        self.scheduler.heard();
+        self.scheduler.notifications_handled();
         self.hardware.reuse(events);
     }
 

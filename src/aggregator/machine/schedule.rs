@@ -143,7 +143,7 @@ impl Machine {
             }
         }
         for channel in change.preempt {
-            self.hangs.watchdog.asked(channel);
+            self.hangs.watchdog.note_preemption(channel);
             self.hardware.preempt(channel);
         }
         for (channel, _) in change.ring {

@@ -88,7 +88,7 @@ impl AdaptivePoll {
 
     /// Connection `number` asked something. Where there are few processors that is no reason to look: who
     /// asks is answered, and looking for its next request would be at the expense of others.
-    pub(super) fn asked(&mut self, number: u32, now: Duration) {
+    pub(super) fn note_request(&mut self, number: u32, now: Duration) {
         if self.for_all {
             self.note_event(number, now);
         }
@@ -123,7 +123,7 @@ impl AdaptivePoll {
     pub(super) fn worked(&mut self, now: Duration) {
         self.found(true);
         if let Some(began) = self.began.take() {
-            self.forecast.took(now.saturating_sub(began));
+            self.forecast.note(now.saturating_sub(began));
         }
         self.ahead = None;
         let time = self.after(Awaited::WorkDone, now);
@@ -256,9 +256,9 @@ mod tests {
     fn requests_are_looked_for_where_there_are_processors_to_spare() {
         let (mut few, mut many) = (looking(false), looking(true));
         at_work(&mut few, MICROS(1000));
-        few.asked(2, MICROS(1100));
+        few.note_request(2, MICROS(1100));
         assert!(few.is_on(MICROS(1199)) && !few.is_on(MICROS(1200)));
-        many.asked(2, MICROS(1100));
+        many.note_request(2, MICROS(1100));
         assert!(many.is_on(MICROS(1299)));
     }
 

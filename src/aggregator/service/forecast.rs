@@ -31,7 +31,7 @@ pub(super) struct Forecast {
 
 impl Forecast {
     /// A piece of work took so long.
-    pub(super) fn took(&mut self, time: Duration) {
+    pub(super) fn note(&mut self, time: Duration) {
         if let Some(place) = self.times.get_mut(self.pieces % PIECES) {
             *place = time;
         }
@@ -63,7 +63,7 @@ mod tests {
 
     fn after(times: impl IntoIterator<Item = u64>) -> Option<(u128, u128)> {
         let mut forecast = Forecast::default();
-        times.into_iter().for_each(|time| forecast.took(MICROS(time)));
+        times.into_iter().for_each(|time| forecast.note(MICROS(time)));
         forecast.window().map(|window| (window.start.as_micros(), window.end.as_micros()))
     }
 
@@ -94,7 +94,7 @@ mod tests {
     fn nothing_overflows() {
         let mut forecast = Forecast { pieces: usize::MAX - 3, ..Forecast::default() };
         for time in [Duration::MAX; 20] {
-            forecast.took(time);
+            forecast.note(time);
             forecast.window();
         }
         assert_eq!(forecast.window(), None);

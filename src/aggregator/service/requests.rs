@@ -40,7 +40,7 @@ impl Loop {
                 }
             }
             FromPorter::Request(..) | FromPorter::Bad(_) => {
-                self.adaptive_poll.asked(number, now);
+                self.adaptive_poll.note_request(number, now);
                 if self.shut_out(number, now) {
                     if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
                         link.kept = Some(said);
@@ -170,7 +170,7 @@ impl Loop {
             }
             self.last_mailbox = number;
             let asks = |link: &mut TenantLink| {
-                !link.answering && link.shut_until.is_none() && link.doorbells.mailbox().asked()
+                !link.answering && link.shut_until.is_none() && link.doorbells.mailbox().has_request()
             };
             let tenant = self.connections.get_mut(&number).and_then(Connection::tenant);
             if !tenant.is_some_and(asks) || self.shut_out(number, self.now()) {
@@ -180,7 +180,7 @@ impl Loop {
             let length = link.doorbells.mailbox().take(&mut self.bytes);
             link.in_mailbox = true;
             let tenant = link.id;
-            self.adaptive_poll.asked(number, self.now());
+            self.adaptive_poll.note_request(number, self.now());
             let now = self.started.elapsed();
             match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
                 Ok(Request::MessageEvent { given }) => self.message_event(number, given),

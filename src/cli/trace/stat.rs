@@ -105,7 +105,7 @@ fn describe(
         )?;
     }
     for (direction, word) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
-        let took = all.took(direction);
+        let took = all.durations(direction);
         if !took.is_empty() {
             let quantiles =
                 QUANTILES.map(|(name, q)| format!("{name} {:.1} us", took.value_at_quantile(q) as f64 / 1e3));
@@ -150,7 +150,7 @@ fn bars(took: &Histogram<u64>, to: &mut String) -> std::fmt::Result {
 
 fn to_json(all: &Statistics, set: Option<&'static RegisterSet>, top: usize) -> Value {
     let took = |direction| -> Value {
-        let took = all.took(direction);
+        let took = all.durations(direction);
         if took.is_empty() {
             return Value::Null;
         }

@@ -94,7 +94,7 @@ impl Inbox {
         let body = self.start + HEADER..self.start + size;
         self.start += size;
         let body = self.buffer.get(body).ok_or(FrameError::Truncated)?;
-        self.poll.took(poll::kind(header.command, body));
+        self.poll.note_kind(poll::kind(header.command, body));
         Ok(Some(Message { header, body, fds, descriptors_lost }))
     }
 

@@ -58,7 +58,7 @@ impl Poll {
     }
 
     /// A message of this kind is dealt with next.
-    pub(super) const fn took(&mut self, kind: u8) {
+    pub(super) const fn note_kind(&mut self, kind: u8) {
         self.kind = kind;
     }
 
@@ -159,13 +159,13 @@ mod tests {
         let mut poll = Poll::new(MICROS(200));
         let (doorbell, interrupt) = (read(0x8c), read(0x100));
         for _ in 0..5 {
-            poll.took(interrupt);
+            poll.note_kind(interrupt);
             poll.slept(MICROS(40));
-            poll.took(doorbell);
+            poll.note_kind(doorbell);
             poll.slept(MICROS(1500));
         }
         assert_eq!(window(&poll), Duration::ZERO, "work is long");
-        poll.took(interrupt);
+        poll.note_kind(interrupt);
         assert_eq!(window(&poll), MICROS(200));
     }
 

@@ -128,7 +128,7 @@ impl Watchdog {
     }
 
     /// Notes that the channel was asked to leave its engine.
-    pub fn asked(&mut self, channel: HostChannel) {
+    pub fn note_preemption(&mut self, channel: HostChannel) {
         let watch = self.watches.entry(channel).or_default();
         watch.asked.get_or_insert(Duration::ZERO);
     }

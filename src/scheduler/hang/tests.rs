@@ -143,7 +143,7 @@ fn what_the_scheduler_asks_counts_as_asked() {
     let alone = |_| vec![Watched { admitted: false, ..channel(A, 0) }];
     watch(&mut dog, 0, 10, |_| Some(A), alone);
 
-    dog.asked(A);
+    dog.note_preemption(A);
 
     let hung = watch(&mut dog, 10, 1000, |_| Some(A), alone);
     assert!(

@@ -119,7 +119,7 @@ impl Weighted {
         let floor = self.floor;
         let full = nanos(turn);
         self.book.update(vms, |view| Vm {
-            time: floor.saturating_add(stretch(turn, view)),
+            time: floor.saturating_add(virtual_time(turn, view)),
             ready: false,
             bucket: full,
             empty: false,
@@ -131,7 +131,7 @@ impl Weighted {
             let vm = &mut row.state;
             let before = std::mem::take(&mut vm.prepaid);
             vm.prepaid = before.saturating_sub(row.grown);
-            vm.time = vm.time.saturating_add(stretch(row.grown.saturating_sub(before), view));
+            vm.time = vm.time.saturating_add(virtual_time(row.grown.saturating_sub(before), view));
             if let Some(cap) = view.share.cap {
                 let filled = vm.bucket.saturating_sub(nanos(row.grown)).saturating_add(fill(passed, cap));
                 vm.bucket = filled.min(full.saturating_mul(2));
@@ -152,7 +152,7 @@ impl Weighted {
             let competes = view.ready && !vm.empty;
             if competes && (view.woke || !vm.ready) {
                 vm.woke = now;
-                vm.time = vm.time.max(self.floor.saturating_sub(stretch(turn, view)));
+                vm.time = vm.time.max(self.floor.saturating_sub(virtual_time(turn, view)));
             }
             vm.ready = competes;
         }
@@ -204,7 +204,7 @@ impl Policy for Weighted {
         if let Some(row) = self.book.place(turn.vm).and_then(|place| self.book.rows.get_mut(place)) {
             row.state.served = Some(now);
             row.state.prepaid = Duration::ZERO;
-            let behind = row.state.time.saturating_add(stretch(length, view));
+            let behind = row.state.time.saturating_add(virtual_time(length, view));
             turn.light = self.book.rows.iter().any(|row| row.state.ready && row.state.time >= behind);
         }
         self.turn = Some(turn);
@@ -226,14 +226,14 @@ impl Weighted {
         };
         if let Some(brief) = self.brief(length) {
             let ran = now.saturating_sub(turn.since);
-            let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
+            let reached = row.state.time.saturating_add(virtual_time(turn.open(now), view));
             // How long the VM may go on until a waiting VM is far enough behind it. For one that has waited
             // since before the turn, that is about the end of the turn, and is checked then.
             let until = |(row, other): (&VmRow<Vm>, &VmView)| {
                 let vm = &row.state;
                 let woke = vm.woke >= turn.since;
                 let by = if woke { self.wakes(length) } else { length };
-                let ends = vm.time.saturating_add(stretch(by, other));
+                let ends = vm.time.saturating_add(virtual_time(by, other));
                 let waits = vm.ready && row.vm != turn.vm && (woke || ends <= reached);
                 waits.then(|| use_of(ends.saturating_sub(reached), view))
             };
@@ -272,7 +272,7 @@ impl Weighted {
             return Some(turn);
         }
         let idle = turn.idle(now);
-        vm.time = vm.time.saturating_add(stretch(idle, view));
+        vm.time = vm.time.saturating_add(virtual_time(idle, view));
         vm.prepaid = idle;
         self.gave_back = (turn.light && vm.ready).then_some(turn.vm);
         None
@@ -284,7 +284,7 @@ impl Weighted {
         let key = |(row, view): &(&VmRow<Vm>, &'a VmView)| {
             let ended = ended.filter(|turn| turn.vm == row.vm);
             let open = ended.map_or(Duration::ZERO, |turn| turn.open(now));
-            let time = row.state.time.saturating_add(stretch(open, view));
+            let time = row.state.time.saturating_add(virtual_time(open, view));
             (self.gave_back == Some(row.vm), time, row.state.served)
         };
         let able = self.book.rows.iter().zip(vms).filter(|(row, _)| row.state.ready);
@@ -293,7 +293,7 @@ impl Weighted {
 }
 
 /// How much later a VM's virtual time is after this use.
-fn stretch(used: Duration, view: &VmView) -> u128 {
+fn virtual_time(used: Duration, view: &VmView) -> u128 {
     used.as_nanos().saturating_mul(SCALE.into()).checked_div(view.share.weight.into()).unwrap_or(u128::MAX)
 }
 

@@ -138,7 +138,7 @@ fn one(subject: &Subject, top: usize, to: &mut String) -> anyhow::Result<()> {
     writeln!(to, "</table>")?;
     engines(turns, to)?;
     for (direction, word) in [(Direction::Read, "Reads"), (Direction::Write, "Writes")] {
-        let took = all.took(direction);
+        let took = all.durations(direction);
         if took.is_empty() {
             continue;
         }

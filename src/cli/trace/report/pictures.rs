@@ -24,7 +24,7 @@ const LINES: [(&str, &[Kind]); 7] = [
 /// Entries a second, by kind, on a scale by powers of ten.
 pub(super) fn timeline(timeline: &Timeline) -> anyhow::Result<String> {
     let width = timeline.width() as f64 / 1e9;
-    let end = width * timeline.stretches().len().max(1) as f64;
+    let end = width * timeline.buckets().len().max(1) as f64;
     let rate = |counts: &Counts, kinds: &[Kind]| {
         let sum: u64 = kinds.iter().filter_map(|kind| counts.get(*kind as usize)).sum();
         sum as f64 / width
@@ -32,7 +32,7 @@ pub(super) fn timeline(timeline: &Timeline) -> anyhow::Result<String> {
     let courses: Vec<(&str, Vec<f64>)> = LINES
         .iter()
         .map(|(name, kinds)| {
-            (*name, timeline.stretches().iter().map(|counts| rate(counts, kinds)).collect::<Vec<_>>())
+            (*name, timeline.buckets().iter().map(|counts| rate(counts, kinds)).collect::<Vec<_>>())
         })
         .filter(|(_, course)| course.iter().any(|rate| *rate > 0.0))
         .collect();
