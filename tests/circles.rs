@@ -21,7 +21,7 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     ".",
     "aggregator",
     "backend",
@@ -30,6 +30,7 @@ const CRATES: [&str; 21] = [
     "fifo_virt",
     "frontend",
     "gpu",
+    "gsp",
     "guest_firmware",
     "host",
     "jail",

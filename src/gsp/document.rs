@@ -84,8 +84,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::abi::names;
     use crate::abi::table::Answer;
+    use crate::abi::{self, names};
 
     #[test]
     fn committed_document_is_current() {
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn versions_are_told_apart_by_what_a_driver_says_first() {
         for abi in VERSIONS {
-            assert!(std::ptr::eq(Abi::of_system_info(abi.system_info).unwrap(), *abi));
-            assert!(std::ptr::eq(Abi::by_version(abi.version).unwrap(), *abi));
+            assert!(std::ptr::eq(abi::of_system_info(abi.system_info).unwrap(), *abi));
+            assert!(std::ptr::eq(abi::by_version(abi.version).unwrap(), *abi));
         }
-        assert!(Abi::of_system_info(1).is_none() && Abi::by_version("1.0").is_none());
+        assert!(abi::of_system_info(1).is_none() && abi::by_version("1.0").is_none());
     }
 
     #[test]

@@ -15,11 +15,9 @@ pub mod r570_144;
 pub mod status;
 pub mod table;
 pub mod values;
+mod version;
 
-use std::fmt;
-
-use table::{Class, Control, Function, Source, Type};
-use values::{RcTriggered, StaticInfo};
+pub use version::Abi;
 
 /// Asserts at build time that a struct has the size and the offsets that firmware expects.
 macro_rules! layout {
@@ -35,83 +33,20 @@ pub(crate) use layout;
 // The layouts hold native integers.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// A version of the firmware ABI.
-pub struct Abi {
-    /// The version as file names have it.
-    pub version: &'static str,
-    /// Bytes of what a driver tells of the host first (SET_SYSTEM_INFO). Each version has its own, so it
-    /// says which one a driver speaks.
-    pub system_info: usize,
-    /// Bytes of the region RMARGS. It begins with where the queues are.
-    pub rm_arguments: usize,
-    /// Bytes of what a client is allocated with.
-    pub client_parameters: usize,
-    /// Every function that is known.
-    pub functions: &'static [Function],
-    /// Where they are known from.
-    pub functions_source: Source,
-    /// Every class that is known, but `NV01_ROOT`.
-    pub classes: &'static [Class],
-    /// Where they are known from.
-    pub classes_source: Source,
-    /// Tables of every control that is known.
-    pub controls: &'static [&'static [Control]],
-    /// Static info as a driver reads it.
-    pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
-    /// The event that tells of a stopped channel.
-    pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
-}
-
 /// Every version that is spoken, the one first that is taken until a driver says which it speaks.
 pub static VERSIONS: &[&Abi] = &[&r570_144::ABI];
 
-impl fmt::Debug for Abi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Abi").field(&self.version).finish()
-    }
+/// The version that is taken until a driver says which it speaks.
+pub fn usual() -> &'static Abi {
+    &r570_144::ABI
 }
 
-impl Abi {
-    /// The version that is taken until a driver says which it speaks.
-    pub fn usual() -> &'static Self {
-        &r570_144::ABI
-    }
+/// The version of that name.
+pub fn by_version(version: &str) -> Option<&'static Abi> {
+    VERSIONS.iter().copied().find(|abi| abi.version == version)
+}
 
-    /// The version of that name.
-    pub fn by_version(version: &str) -> Option<&'static Self> {
-        VERSIONS.iter().copied().find(|abi| abi.version == version)
-    }
-
-    /// The version whose drivers tell of the host in that many bytes.
-    pub fn of_system_info(size: usize) -> Option<&'static Self> {
-        VERSIONS.iter().copied().find(|abi| abi.system_info == size)
-    }
-
-    /// A function.
-    pub fn function(&self, number: u32) -> Option<&'static Function> {
-        self.functions.iter().find(|function| function.number == number)
-    }
-
-    /// A class.
-    pub fn class(&self, number: u32) -> Option<&'static Class> {
-        self.classes.iter().find(|class| class.number == number)
-    }
-
-    /// The controls, table by table.
-    pub fn controls(&self) -> impl Iterator<Item = &'static Control> + use<> {
-        self.controls.iter().copied().flatten()
-    }
-
-    /// A control.
-    pub fn control(&self, number: u32) -> Option<&'static Control> {
-        self.controls().find(|control| control.number == number)
-    }
-
-    /// What an object of a class is, and what it can be below.
-    pub fn place_of(&self, class: u32) -> Option<(Type, &'static [Type])> {
-        if common::classes::MEMORY_LISTS.contains(&class) {
-            return Some((Type::Memory, &[Type::Device]));
-        }
-        self.class(class).map(|class| (class.object(), class.parents))
-    }
+/// The version whose drivers tell of the host in that many bytes.
+pub fn of_system_info(size: usize) -> Option<&'static Abi> {
+    VERSIONS.iter().copied().find(|abi| abi.system_info == size)
 }

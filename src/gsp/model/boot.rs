@@ -8,7 +8,7 @@ use crate::abi::common::boot::{
     LIBOS_INIT_ARGUMENTS_MAX, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
     LibosMemoryRegionInitArgument, RMARGS, queue_arguments,
 };
-use crate::model::BootError;
+use crate::model::error::BootError;
 use crate::model::queue::Queues;
 use crate::model::shared::bus;
 use gpuvmk_backend::GspBackend;

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use crate::abi::engines::engine_type;
 use crate::abi::status::Status;
 use crate::abi::values::ChannelParameters;
-use crate::model::{DoorbellTarget, GspConfig, engines};
+use crate::model::config::GspConfig;
+use crate::model::engines;
+use crate::model::token::{DoorbellTarget, Token};
 use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
@@ -22,20 +24,6 @@ pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};
 
 /// Rings are addressed with 40 bits.
 const RING_LIMIT: u64 = 1 << 40;
-
-/// A channel as the driver names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Token {
-    pub(super) runlist: u16,
-    pub(super) chid: u16,
-}
-
-impl Token {
-    /// The value of a doorbell write.
-    pub(super) fn doorbell(self) -> u32 {
-        u32::from(self.runlist) << 16 | u32::from(self.chid)
-    }
-}
 
 /// What a channel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::abi::names;
 use crate::abi::status::Status;
-use crate::model::queue::Refused;
-use crate::model::saved::SavedError;
+use crate::model::error::Refused;
+use crate::model::error::SavedError;
 
 /// Counters since the function was reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -3,8 +3,8 @@
 use crate::abi::common::rpc::{NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED};
 use crate::abi::values::RcTriggered;
 use crate::abi::{Abi, engines};
-use crate::model::channel::Token;
 use crate::model::robust_channel::RobustChannelError;
+use crate::model::token::Token;
 
 /// An event: function and body.
 pub(super) struct Event {

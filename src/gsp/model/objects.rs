@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::abi::status::Status;
 pub(super) use crate::abi::table::Type;
 pub(super) use crate::abi::values::Id;
-use crate::model::channel::Token;
+use crate::model::token::Token;
 use gpuvmk_backend::ObjectUsage;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 pub use state::{KindState, ObjectState};

@@ -14,7 +14,7 @@ use crate::abi::common::queue::{
 };
 use crate::abi::common::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
 use crate::abi::values::QueueArguments;
-use crate::model::BootError;
+use crate::model::error::{BootError, Refused};
 use crate::model::shared::SharedMemory;
 use gpuvmk_backend::{GspBackend, NoTarget};
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -41,39 +41,6 @@ pub(super) struct Record {
     pub(super) full: bool,
     /// Elements are numbered; this one was not the next.
     pub(super) gap: bool,
-}
-
-/// Why a record is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refused {
-    /// The driver's write pointer is outside its queue.
-    #[error("The write pointer of the command queue is {0}, which is outside the queue")]
-    WritePointer(u32),
-    /// The queue's memory is not there (any more).
-    #[error("The command queue's memory is gone")]
-    NoMemory,
-    /// The length in the header is smaller than the header, or larger than a record can be.
-    #[error("A record of the command queue has a length of {0} bytes")]
-    Length(u32),
-    /// The record is longer than what the driver has written, or its two sizes contradict each other.
-    #[error("A record of the command queue says {elements} elements, but has {length} bytes")]
-    Elements {
-        /// Elements that the header says.
-        elements: u32,
-        /// Bytes that the header says.
-        length: u32,
-    },
-    /// The checksum is wrong.
-    #[error("A record of the command queue (function {function}) has a wrong checksum")]
-    Checksum {
-        /// Function that it claims.
-        function: u32,
-        /// Its sequence number.
-        sequence: u32,
-    },
-    /// Not an RPC header.
-    #[error("A record of the command queue has no RPC header")]
-    Header,
 }
 
 /// Why nothing is sent.

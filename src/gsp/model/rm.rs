@@ -3,16 +3,25 @@
 use crate::abi::Abi;
 use crate::abi::common::classes::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use crate::abi::status::Status;
-use crate::model::channel::{Channels, Token};
+use crate::model::channel::Channels;
+use crate::model::config::GspConfig;
 use crate::model::counters::{Call, Counters, Note, Notes};
+use crate::model::effect::Effect;
+use crate::model::error::SavedError;
 use crate::model::objects::{Id, Kind, Objects};
 use crate::model::robust_channel::RobustChannelError;
-use crate::model::saved::SavedError;
-use crate::model::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.
 const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
+
+/// Handles of the objects that firmware makes for the driver.
+pub(super) const INTERNAL_CLIENT: u32 = 0xc1e0_0004;
+pub(super) const INTERNAL_DEVICE: u32 = 0xabcd_0080;
+pub(super) const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
 /// State that RPCs act on.
 #[derive(Debug)]
@@ -86,6 +95,31 @@ impl Rm {
     /// True when there are objects that the driver allocated.
     pub(super) fn has_objects_of_driver(&self) -> bool {
         self.objects.iter().any(|(id, _)| !is_internal(id))
+    }
+
+    /// Checks where a page directory is said to be.
+    pub(super) fn check_directory(&self, directory: PhysicalAddress) -> Result<(), Status> {
+        let PhysicalAddress { aperture, address } = directory;
+        if !address.is_multiple_of(PAGE_SIZE) {
+            return Err(Status::InvalidAddress);
+        }
+        let inside = address.checked_add(PAGE_SIZE).is_some_and(|end| end <= self.config.vram);
+        if aperture == Aperture::Vram && !inside {
+            return Err(Status::InvalidAddress);
+        }
+        Ok(())
+    }
+
+    /// Notes where an address space's page tables are.
+    pub(super) fn keep_directory(&mut self, id: Id, directory: PhysicalAddress) -> Result<(), Status> {
+        self.check_directory(directory)?;
+        let space = self.objects.space_mut(id)?;
+        // Channels at the back have the directory that was there when they were made.
+        if !space.channels.is_empty() && space.page_directory != Some(directory) {
+            return Err(Status::StateInUse);
+        }
+        space.page_directory = Some(directory);
+        Ok(())
     }
 
     /// Frees an object and what goes with it.

@@ -1,13 +1,14 @@
 //! RPC functions. The body of a request is the body of its answer: a function changes it in place.
 
-use crate::abi::Abi;
+use crate::abi;
 use crate::abi::common::calls::{BarEntry, answer_free, free, has_registry, is_suspend};
 use crate::abi::status::{Status, code};
 use crate::abi::table::FunctionCall;
 use crate::model::counters::{Call, Note};
+use crate::model::effect::Effect;
 use crate::model::message::Request;
 use crate::model::rm::Rm;
-use crate::model::{Effect, Gsp, alloc, control, static_info};
+use crate::model::{alloc, control, static_info};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -53,7 +54,7 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
 /// The first that a driver says. How long it is says which version the driver speaks. A longer one than any
 /// is taken as that of the usual version.
 fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
-    match Abi::of_system_info(body.len()) {
+    match abi::of_system_info(body.len()) {
         Some(abi) if std::ptr::eq(abi, rm.abi) => Ok(()),
         // What was allocated was laid out as another version does it.
         Some(_) if rm.has_objects_of_driver() => Err(Status::InvalidState),
@@ -72,7 +73,7 @@ fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, update: BarEntry) -> Resul
     }
     if update.bar == 1 {
         // Real firmware writes its own table; the driver may as well do so.
-        let address = Gsp::bar1_root_of(&rm.config);
+        let address = rm.config.bar1_root();
         let root = PhysicalAddress { aperture: Aperture::Vram, address };
         return back.write_memory(root, &update.entry.to_le_bytes()).map_err(|_| Status::InvalidAddress);
     }

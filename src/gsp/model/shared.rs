@@ -4,7 +4,7 @@
 //! copied once, at boot; what the guest writes to it later has no effect.
 
 use crate::abi::values::QueueArguments;
-use crate::model::BootError;
+use crate::model::error::BootError;
 use gpuvmk_backend::{GspBackend, NoTarget};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::{Aperture, PhysicalAddress};

@@ -6,17 +6,19 @@
 
 use std::collections::BTreeSet;
 
-use crate::abi::{Abi, VERSIONS};
+use crate::abi::{self, VERSIONS};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
 use super::channel::{Channels, ChannelsState};
+use super::config::GspConfig;
+use super::counters::Counters;
 use super::counters::Notes;
+use super::gsp::{Gsp, State};
 use super::message::{Assembly, WaitingState};
 use super::objects::{Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::rm::Rm;
-use super::{Counters, Gsp, GspConfig, State};
 
 /// State of a [`Gsp`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,12 +103,12 @@ impl Gsp {
     pub fn from_state(state: &GspState, config: GspConfig) -> Result<Self, StateError> {
         let check = Check("GSP");
         let inside = |error: StateError| error.within("GSP");
-        let abi = Abi::by_version(&state.firmware);
+        let abi = abi::by_version(&state.firmware);
         check.that(abi.is_some(), || {
             let known: Vec<_> = VERSIONS.iter().map(|abi| abi.version).collect();
             format!("it spoke version {:?}, and speaks {}", state.firmware, known.join(", "))
         })?;
-        let abi = abi.unwrap_or(Abi::usual());
+        let abi = abi.unwrap_or(abi::usual());
         check.that(state.queues.is_some() == (state.phase != GspPhase::Off), || {
             format!("it is {:?}, and its queues are {:?}", state.phase, state.queues)
         })?;

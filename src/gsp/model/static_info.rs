@@ -10,7 +10,9 @@
 //!   compressible nor for display, so nothing is allocated from it.
 
 use crate::abi::values::{MemoryRegion, StaticInfo};
-use crate::model::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
+use crate::model::config::GspConfig;
+use crate::model::rm::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use crate::model::saved;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -45,8 +47,8 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
         short_name: SHORT_NAME,
         vram: config.vram,
         regions: &regions(config.vram),
-        bar1_root: Gsp::bar1_root_of(config),
-        bar2_root: Gsp::bar2_root_of(config),
+        bar1_root: config.bar1_root(),
+        bar2_root: config.bar2_root(),
         internal: [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],
         non_wpr_heap: heap,
         frts: heap.saturating_add(saved),

@@ -3,7 +3,8 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::{StaticInfo, layout};
+use crate::abi::layout;
+use crate::abi::values::StaticInfo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]

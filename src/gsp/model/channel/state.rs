@@ -9,8 +9,9 @@ use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use super::{Channel, Channels, State, Token, Wanted, check};
+use super::{Channel, Channels, State, Wanted, check};
 use crate::model::GspConfig;
+use crate::model::token::Token;
 
 /// State of [`Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,6 @@ use crate::model::objects::Id;
 use crate::model::rm::Rm;
 use gpuvmk_backend::GspBackend;
 
-pub(super) use memory::keep_directory;
-
 /// GSP_RM_CONTROL: the status of the control goes into the body.
 pub(super) fn rm_control(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let request = ControlRequest::read(body)?;
@@ -101,7 +99,7 @@ fn handle(
         ControlCall::UnsetPageDirectory(read) => {
             memory::unset_page_directory(rm, Id { handle: read(raw)?, ..id })
         }
-        ControlCall::CopyServerReservedPdes(read) => keep_directory(rm, id, read(raw)?),
+        ControlCall::CopyServerReservedPdes(read) => rm.keep_directory(id, read(raw)?),
         ControlCall::SuspendMemory(read) => memory::suspend_memory(rm, back, read(raw)?),
         ControlCall::RawCompression(read) if read(raw)? => Err(Status::NotSupported),
         ControlCall::RawCompression(_) => Ok(()),

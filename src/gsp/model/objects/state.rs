@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{AddressSpace, Id, Kind, Object, Objects, Type};
 use crate::abi::Abi;
 use crate::model::GspConfig;
-use crate::model::channel::Token;
+use crate::model::token::Token;
 
 /// Objects that there are in any case: the firmware's own.
 const OWN: usize = 3;

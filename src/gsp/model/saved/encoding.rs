@@ -4,7 +4,7 @@
 //! The checksum tells memory that was lost from memory that was kept. It is no protection: the guest can
 //! compute it, so whatever passes it is checked again, each object as an allocation.
 
-use super::SavedError;
+use crate::model::error::SavedError;
 
 /// `GPUVMKSR`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GPUVMKSR");

@@ -4,10 +4,10 @@
 
 use zerocopy::FromBytes;
 
-use super::SavedError;
 use crate::abi::common::suspend::{
     GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta, RADIX3_ENTRIES,
 };
+use crate::model::error::SavedError;
 use crate::model::shared::bus;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;

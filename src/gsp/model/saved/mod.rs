@@ -17,10 +17,11 @@ mod objects;
 mod rings;
 
 use crate::abi::engines::engine_type;
-use crate::abi::status::Status;
+use crate::model::config::GspConfig;
+use crate::model::effect::Effect;
+use crate::model::error::SavedError;
 use crate::model::queue::{Queues, Spot};
 use crate::model::rm::Rm;
-use crate::model::{Effect, Gsp, GspConfig};
 use encoding::{HEADER, Reader, Writer, checksum, header};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -38,72 +39,6 @@ const FIXED: u64 = 0x1000;
 const OBJECT: u64 = 64;
 /// The least that drivers are told to provide.
 const LEAST: u64 = 1 << 20;
-
-/// Why what GSP keeps cannot be written, or what a driver hands over is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum SavedError {
-    /// An address is not the guest's memory.
-    #[error("there is no memory of the guest's at {0:#x}")]
-    NoMemory(u64),
-    /// An address of a table is not that of a page.
-    #[error("{0:#x} is not the address of a page")]
-    NoPage(u64),
-    /// The structure that names the memory is another one.
-    #[error("the memory is not named by a GspFwSRMeta of revision 2: magic {magic:#x}, revision {revision}")]
-    Unnamed {
-        /// Its magic.
-        magic: u64,
-        /// Its revision.
-        revision: u64,
-    },
-    /// The memory is too small.
-    #[error("{room} bytes of memory are too few: {needed} are needed")]
-    TooSmall {
-        /// Bytes that there are.
-        room: u64,
-        /// Bytes that are needed.
-        needed: u64,
-    },
-    /// More than any state has.
-    #[error("it is larger than any state of this GSP")]
-    TooLarge,
-    /// What is in the memory was not written by GSP.
-    #[error("there is no state of a GSP in that memory")]
-    NoState,
-    /// It is of another version of gpuvmk.
-    #[error("it has version {0} of the encoding, not 1")]
-    Version(u32),
-    /// It was changed or lost.
-    #[error("its checksum is wrong")]
-    Checksum,
-    /// It ends in the middle of something.
-    #[error("it ends too early")]
-    Short,
-    /// It goes on behind its end.
-    #[error("something follows its end")]
-    Rest,
-    /// It was another GPU's.
-    #[error("it is of a GPU with another {0}")]
-    OtherGpu(&'static str),
-    /// A number has no meaning.
-    #[error("{0} is not one")]
-    Meaningless(&'static str),
-    /// The queues cannot be where it says.
-    #[error("the queues cannot be opened again: {0}")]
-    Queues(&'static str),
-    /// An object that a driver could not have allocated.
-    #[error("object {client:#x}:{handle:#x} of class {class:#06x} cannot be made: {status} ({:#x})", status.code())]
-    Object {
-        /// Its client.
-        client: u32,
-        /// Its handle.
-        handle: u32,
-        /// Its class.
-        class: u32,
-        /// Why an allocation of it is refused.
-        status: Status,
-    },
-}
 
 /// What was read, its form checked.
 #[derive(Debug)]
@@ -201,7 +136,7 @@ pub(super) fn restore(rm: &mut Rm, back: &dyn GspBackend, state: &State) -> Resu
 }
 
 fn bar1_root(config: &GspConfig) -> PhysicalAddress {
-    PhysicalAddress { aperture: Aperture::Vram, address: Gsp::bar1_root_of(config) }
+    PhysicalAddress { aperture: Aperture::Vram, address: config.bar1_root() }
 }
 
 /// The engines, a bit each.

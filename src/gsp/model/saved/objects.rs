@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::SavedError;
 use super::encoding::{Reader, Writer};
 use crate::abi::common::calls::MemoryListRequest;
 use crate::abi::common::classes::NV01_ROOT;
@@ -11,10 +10,11 @@ use crate::abi::status::Status;
 use crate::abi::table::{Class, ClassParameters};
 use crate::abi::values::{ChannelParameters, Parameters};
 use crate::model::alloc;
-use crate::model::channel::{Deferred, KeptState, Token};
-use crate::model::control::keep_directory;
+use crate::model::channel::{Deferred, KeptState};
+use crate::model::error::SavedError;
 use crate::model::objects::{AddressSpace, Id, Kind, Object, Type};
 use crate::model::rm::{Rm, is_internal};
+use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -152,7 +152,7 @@ fn read_one(
             };
             let address = from.u64()?;
             aperture.map_or(Ok(()), |aperture| {
-                keep_directory(rm, id, PhysicalAddress { aperture, address }).map_err(refused)
+                rm.keep_directory(id, PhysicalAddress { aperture, address }).map_err(refused)
             })
         }
         CHANNEL => {

@@ -6,9 +6,10 @@
 //! written anew by the driver before it means something again.) Work that was submitted and not begun
 //! follows. Not kept: what a channel's engines had set, and a piece of work that was under way.
 
-use crate::model::channel::{Revived, Token};
+use crate::model::channel::Revived;
 use crate::model::objects::Kind;
 use crate::model::rm::Rm;
+use crate::model::token::Token;
 use gpuvmk_backend::{FlushScope, GspBackend};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::addr::{GuestChannel, PAGE_SIZE};

@@ -1,0 +1,70 @@
+//! What makes a version of the firmware ABI.
+
+use std::fmt;
+
+use super::common::classes::MEMORY_LISTS;
+use super::table::{Class, Control, Function, Source, Type};
+use super::values::{RcTriggered, StaticInfo};
+
+/// A version of the firmware ABI.
+pub struct Abi {
+    /// The version as file names have it.
+    pub version: &'static str,
+    /// Bytes of what a driver tells of the host first (SET_SYSTEM_INFO). Each version has its own, so it
+    /// says which one a driver speaks.
+    pub system_info: usize,
+    /// Bytes of the region RMARGS. It begins with where the queues are.
+    pub rm_arguments: usize,
+    /// Bytes of what a client is allocated with.
+    pub client_parameters: usize,
+    /// Every function that is known.
+    pub functions: &'static [Function],
+    /// Where they are known from.
+    pub functions_source: Source,
+    /// Every class that is known, but `NV01_ROOT`.
+    pub classes: &'static [Class],
+    /// Where they are known from.
+    pub classes_source: Source,
+    /// Tables of every control that is known.
+    pub controls: &'static [&'static [Control]],
+    /// Static info as a driver reads it.
+    pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
+    /// The event that tells of a stopped channel.
+    pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
+}
+
+impl fmt::Debug for Abi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Abi").field(&self.version).finish()
+    }
+}
+
+impl Abi {
+    /// A function.
+    pub fn function(&self, number: u32) -> Option<&'static Function> {
+        self.functions.iter().find(|function| function.number == number)
+    }
+
+    /// A class.
+    pub fn class(&self, number: u32) -> Option<&'static Class> {
+        self.classes.iter().find(|class| class.number == number)
+    }
+
+    /// The controls, table by table.
+    pub fn controls(&self) -> impl Iterator<Item = &'static Control> + use<> {
+        self.controls.iter().copied().flatten()
+    }
+
+    /// A control.
+    pub fn control(&self, number: u32) -> Option<&'static Control> {
+        self.controls().find(|control| control.number == number)
+    }
+
+    /// What an object of a class is, and what it can be below.
+    pub fn place_of(&self, class: u32) -> Option<(Type, &'static [Type])> {
+        if MEMORY_LISTS.contains(&class) {
+            return Some((Type::Memory, &[Type::Device]));
+        }
+        self.class(class).map(|class| (class.object(), class.parents))
+    }
+}

@@ -1,0 +1,30 @@
+//! What the virtual GSP must know of its function.
+
+use super::objects::ObjectLimits;
+use gpuvmk_chip::EngineSet;
+
+/// What the virtual GSP must know of its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GspConfig {
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Engines that the driver is told of.
+    pub engines: EngineSet,
+    /// Channel slots of the back.
+    pub channels: u16,
+    /// How many objects the driver may have.
+    pub objects: ObjectLimits,
+}
+
+impl GspConfig {
+    /// VRAM address of BAR1's top page table, which the driver fills in itself.
+    pub(super) const fn bar1_root(&self) -> u64 {
+        // The top MiB of VRAM is not given to the driver as memory.
+        self.vram.saturating_sub(1 << 20)
+    }
+
+    /// VRAM address by which the driver names BAR2's page directory in TLB invalidations.
+    pub(super) const fn bar2_root(&self) -> u64 {
+        self.bar1_root().saturating_add(0x1000)
+    }
+}
