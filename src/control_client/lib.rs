@@ -91,6 +91,15 @@ mod tests {
         }
     }
 
+    /// Clients in other languages read these very keys: whoever changes them changes the version of the `api`.
+    #[test]
+    fn keys_of_the_status_are_those_that_clients_know() {
+        let golden = include_str!("../../tests/golden/status.json");
+        let status: Status = serde_json::from_str(golden).unwrap();
+        let again = serde_json::to_string_pretty(&serde_json::to_value(&status).unwrap()).unwrap();
+        assert_eq!(again.trim(), golden.trim());
+    }
+
     #[test]
     fn older_and_newer_aggregators_are_understood() {
         let old = json!({ "gpu": { "chip": "GF100", "scrub": { "departures": {} } }, "tenants": [{ "name": "vm1" }] });

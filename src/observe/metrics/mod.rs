@@ -304,6 +304,42 @@ mod tests {
         vec![Answer { gpu: "gpu0".into(), status: Some(status) }, Answer { gpu: "gpu1".into(), status: None }]
     }
 
+    /// The families of a text, each with its samples, in the alphabet's order: no other order means anything.
+    fn sorted(text: &str) -> String {
+        let mut families: Vec<Vec<&str>> = Vec::new();
+        for line in text.lines() {
+            match families.last_mut() {
+                Some(family) if !line.starts_with("# HELP ") => family.push(line),
+                _ => families.push(vec![line]),
+            }
+        }
+        // Within a family, the lines that describe it stay first.
+        families.iter_mut().for_each(|family| family.sort_by_key(|line| (!line.starts_with("# "), *line)));
+        families.sort();
+        families.concat().join("\n")
+    }
+
+    /// Whoever has alerts and dashboards knows these very names. `UPDATE_DOCS=1` writes them anew.
+    #[test]
+    fn metrics_of_a_status_are_those_that_monitoring_knows() {
+        let status = serde_json::from_str(include_str!("../../../tests/golden/status.json")).unwrap();
+        let answers = [
+            Answer { gpu: "gpu0".into(), status: Some(status) },
+            Answer { gpu: "gpu1".into(), status: None },
+        ];
+        let text = exposition(&answers, Format::Openmetrics).unwrap();
+        let found = format!("{}\n", sorted(text.strip_suffix("# EOF\n").unwrap()));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/metrics.txt");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &found).unwrap();
+        }
+        let golden = std::fs::read_to_string(path).unwrap();
+        assert!(
+            found == golden,
+            "tests/golden/metrics.txt is stale: set UPDATE_DOCS=1 and run this test:\n{found}"
+        );
+    }
+
     #[test]
     fn states_are_series_in_base_units() {
         let text = exposition(&answers(), Format::Openmetrics).unwrap();
