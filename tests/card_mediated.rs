@@ -52,7 +52,7 @@ impl Host {
     fn assert_apart(&self) {
         let status = self.service.status().unwrap();
         for tenant in &status.tenants {
-            assert_eq!((tenant.foreign_accesses, tenant.refusals), (Some(0), 0), "{tenant:?}");
+            assert_eq!((tenant.foreign_accesses, tenant.counters.refusals), (Some(0), 0), "{tenant:?}");
             assert!(tenant.submissions > 0 && tenant.fail_safe.is_none(), "{tenant:?}");
         }
         assert!(status.gpu.card.is_some_and(|card| card.reached > 0), "{:?}", status.gpu);

@@ -97,7 +97,11 @@ fn two_tenants_copy_at_once(policy: PolicyKind) {
     assert_eq!(foreign(&service), 0);
     for tenant in &status.tenants {
         assert!(tenant.submissions >= 80 / 4, "{tenant:?}");
-        assert_eq!((tenant.faults, tenant.refusals, tenant.channels), (0, 0, 4), "{tenant:?}");
+        assert_eq!(
+            (tenant.counters.faults, tenant.counters.refusals, tenant.channels),
+            (0, 0, 4),
+            "{tenant:?}"
+        );
     }
     drop((a, b));
 }
@@ -133,7 +137,7 @@ fn doorbell_that_comes_late_repeats_nothing() {
     let mut seen = vec![0; marks.len()];
     a.window.read(DATA, &mut seen).unwrap();
     assert!(seen == marks, "old work was done again");
-    assert_eq!(service.status().unwrap().tenants[0].faults, 0);
+    assert_eq!(service.status().unwrap().tenants[0].counters.faults, 0);
     round_trip(&mut a, 0, 1, 7, 4096);
 }
 

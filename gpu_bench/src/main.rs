@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use bench::BenchConfig;
 use clap::{Parser, Subcommand};
+use gpuvmk_companion::BenchOptions;
 use gpuvmk_gpu::rm::HostPaths;
 use gpuvmk_pci::PciAddress;
 
@@ -35,22 +36,8 @@ use gpuvmk_pci::PciAddress;
     after_help = "Examples:\n  gpuvmk-gpu-bench --json\n  sudo gpuvmk-gpu-bench --uid 65534 --rehearse"
 )]
 struct Cli {
-    /// PCI address of the GPU; without it, the only one.
-    #[arg(long, value_name = "ADDRESS")]
-    gpu: Option<PciAddress>,
-    /// User to become before the GPU is opened; root must name one.
-    #[arg(long)]
-    uid: Option<u32>,
-    /// Also rehearse the driver: a tenant's life, with every effect checked.
-    #[arg(long)]
-    rehearse: bool,
-    /// Also look for what contexts of different clients find of each other's: shared memory, context buffers
-    /// (reads only).
-    #[arg(long)]
-    residue: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: BenchOptions<PciAddress>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -74,7 +61,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Some(Command::WindowChild { size }) => window_child(size),
-        None => measure(&cli),
+        None => measure(&cli.options),
     };
     done.unwrap_or_else(|error| {
         // Where standard error takes nothing, the exit status tells.
@@ -83,8 +70,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn measure(cli: &Cli) -> Result<ExitCode> {
-    let Cli { gpu, uid, rehearse, residue, json, .. } = *cli;
+fn measure(options: &BenchOptions<PciAddress>) -> Result<ExitCode> {
+    let BenchOptions { gpu, uid, rehearse, residue, json } = *options;
     let gpu = gpu.map(|address| address.to_string());
     let report = bench::run(&BenchConfig { gpu, uid, rehearse, residue, paths: HostPaths::of_host() })?;
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report::describe(&report) };

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use gpuvmk_companion::DemoOptions;
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::demo::{self, Options};
 use gpuvmk_lab::interrupt;
@@ -38,21 +39,8 @@ struct Demo {
     /// The gpuvmk program [default: the one beside this program].
     #[arg(long, value_name = "PROGRAM")]
     gpuvmk: Option<PathBuf>,
-    /// How many guests share the GPU.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    vms: u32,
-    /// The chip that guests see: gf100 or gh100.
-    #[arg(long, value_name = "CHIP", default_value = "gf100")]
-    chip: Chip,
-    /// The guests' kernel: 6.1, 6.12 or 7.2 (GH100: 7.2). [default: 6.12; GH100: 7.2]
-    #[arg(long, value_name = "SERIES")]
-    kernel: Option<KernelSeries>,
-    /// Print one JSON object as the last line.
-    #[arg(long)]
-    json: bool,
-    /// Keep the configuration files and logs also when all went well.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    options: DemoOptions<Chip, KernelSeries>,
 }
 
 fn main() -> ExitCode {
@@ -80,9 +68,10 @@ fn demo(args: Demo) -> Result<bool> {
         Some(program) => program,
         None => env::current_exe().context("Cannot tell where this program is")?.with_file_name("gpuvmk"),
     };
-    let kernel = args.kernel.unwrap_or(args.chip.usual_kernel());
-    let result = demo::run(&Options { gpuvmk, vms: args.vms, chip: args.chip, kernel, keep: args.keep })?;
-    if args.json {
+    let DemoOptions { vms, chip, kernel, json, keep } = args.options;
+    let kernel = kernel.unwrap_or(chip.usual_kernel());
+    let result = demo::run(&Options { gpuvmk, vms, chip, kernel, keep })?;
+    if json {
         match writeln!(std::io::stdout(), "{result}") {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             written => written.context("Cannot write to standard output")?,

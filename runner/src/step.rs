@@ -100,7 +100,7 @@ impl GuestResult {
             "seconds": round(self.wall.as_secs_f64()),
             "programs": programs,
             "submissions": tenant.map(|tenant| tenant.submissions),
-            "faults": tenant.map(|tenant| tenant.faults),
+            "faults": tenant.map(|tenant| tenant.counters.faults),
             "gpu_share": tenant.map(|tenant| tenant.gpu_share),
             "doorbell_ns": tenant.map(|tenant| tenant.doorbell_ns),
         })

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use gpuvmk_companion::BenchOptions;
+
 use super::card::{self, BindArgs, ProbeArgs, To};
 use super::companion::Companion;
 use super::vbios;
@@ -71,40 +73,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse\n  sudo gpuvmk gpu bench --uid 65534 --residue --json"
     )]
-    Bench(BenchArgs),
-}
-
-/// Arguments of `gpuvmk gpu bench`. Those of `gpuvmk-gpu-bench` are the same.
-#[derive(Debug, clap::Args)]
-struct BenchArgs {
-    /// PCI address of the GPU; without it, the only one.
-    #[arg(long, value_name = "ADDRESS")]
-    gpu: Option<PciAddress>,
-    /// User to become before the GPU is opened; root must name one.
-    #[arg(long)]
-    uid: Option<u32>,
-    /// Also rehearse the driver: a tenant's life, with every effect checked.
-    #[arg(long)]
-    rehearse: bool,
-    /// Also look for what contexts of different clients find of each other's: shared memory, context
-    /// buffers (reads only).
-    #[arg(long)]
-    residue: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-impl BenchArgs {
-    /// The same for the program that measures.
-    fn words(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = Vec::new();
-        words.extend(self.gpu.map(|gpu| format!("--gpu={gpu}").into()));
-        words.extend(self.uid.map(|uid| format!("--uid={uid}").into()));
-        let flags = [(self.rehearse, "--rehearse"), (self.residue, "--residue"), (self.json, "--json")];
-        words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.into()));
-        words
-    }
+    Bench(BenchOptions<PciAddress>),
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -123,7 +92,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Probe(args) => card::probe(args),
         Command::Init(args) => init::run(args),
         Command::Vbios(args) => vbios::run(args),
-        Command::Bench(args) => BENCH.start(|_| args.words()),
+        Command::Bench(args) => BENCH.start(|_| args.words().into_iter().map(OsString::from).collect()),
     }
 }
 
@@ -169,17 +138,5 @@ fn describe_verdict(verdict: &Verdict) -> String {
         format!("serves {} ({})", verdict.chips.join(", "), verdict.why)
     } else {
         format!("no: {}", verdict.why)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_of_measurements_are_handed_on() {
-        let gpu = Some("65:00.0".parse().unwrap());
-        let args = BenchArgs { gpu, uid: Some(65_534), rehearse: true, residue: false, json: true };
-        assert_eq!(args.words(), ["--gpu=0000:65:00.0", "--uid=65534", "--rehearse", "--json"]);
     }
 }

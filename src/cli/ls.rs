@@ -41,7 +41,7 @@ fn list(status: &Status) -> String {
             format!("{}/{}", vm.channels, vm.channel_limit),
             format!("{:.1} %", vm.gpu_share * 100.0),
             format!("{:.3} s", vm.busy_ms as f64 / 1e3),
-            vm.faults.to_string(),
+            vm.counters.faults.to_string(),
             vm.hangs.to_string(),
         ]);
     }

@@ -97,7 +97,7 @@ fn vm(tenant: &TenantStatus) -> String {
             state.for_ms,
             state.reason,
             state.decided_by.name(),
-            tenant.fail_safe_count,
+            tenant.counters.fail_safe_count,
         ));
     }
     if tenant.hangs > 0 {

@@ -10,6 +10,7 @@ mod figures;
 mod gpu;
 mod tenant;
 
+use gpuvmk_counters::counters;
 use serde::{Deserialize, Serialize};
 
 pub use client::{ControlError, call, status};
@@ -19,17 +20,20 @@ pub use gpu::{
     TypeStatus,
 };
 pub use tenant::{
-    DecidedBy, EngineStatus, FailSafeStatus, LimitStatus, LimitTable, ShareStatus, TenantStatus,
+    DecidedBy, EngineStatus, FailSafeStatus, LimitStatus, LimitTable, ShareStatus, TenantCounters,
+    TenantStatus,
 };
 
-/// State of an aggregator.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Status {
-    /// The physical GPU.
-    pub gpu: GpuStatus,
-    /// Tenants, by age.
-    pub tenants: Vec<TenantStatus>,
+counters! {
+    /// State of an aggregator.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct Status {
+        /// The physical GPU.
+        pub gpu: GpuStatus = (part "gpu"),
+        /// Tenants, by age.
+        pub tenants: Vec<TenantStatus> = (each "vm" "vm"),
+    }
 }
 
 impl Status {
@@ -91,7 +95,8 @@ mod tests {
         }
     }
 
-    /// Clients in other languages read these very keys: whoever changes them changes the version of the `api`.
+    /// Clients in other languages read these very keys: whoever changes them changes the version of the
+    /// `api`.
     #[test]
     fn keys_of_the_status_are_those_that_clients_know() {
         let golden = include_str!("../../tests/golden/status.json");

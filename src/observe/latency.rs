@@ -4,8 +4,8 @@
 //! The sender stamps a doorbell with the low word of the monotonic clock, which all processes of a machine
 //! share. A stamp is the sender's word: a tenant that lies spoils its own statistics and nothing else.
 
+pub use gpuvmk_control_client::Times;
 use hdrhistogram::Histogram;
-use serde::Serialize;
 
 /// Longest time that is resolved, in nanoseconds; longer ones count as this.
 const LONGEST: u64 = 1_000_000_000;
@@ -30,17 +30,6 @@ impl Default for Latency {
     }
 }
 
-/// Times at a glance, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct LatencySummary {
-    /// How many were measured.
-    pub count: u64,
-    /// Half of them took at most this.
-    pub p50: u64,
-    /// 99 of 100 took at most this.
-    pub p99: u64,
-}
-
 impl Latency {
     /// Counts a doorbell that reached hardware at `now`.
     pub fn note(&mut self, stamp: u32, now: u32) {
@@ -54,9 +43,9 @@ impl Latency {
         }
     }
 
-    /// All times so far.
-    pub fn summary(&self) -> LatencySummary {
-        self.0.as_ref().map_or_else(LatencySummary::default, |times| LatencySummary {
+    /// All times so far, in nanoseconds.
+    pub fn summary(&self) -> Times {
+        self.0.as_ref().map_or_else(Times::default, |times| Times {
             count: times.len(),
             p50: times.value_at_quantile(0.5),
             p99: times.value_at_quantile(0.99),
@@ -75,7 +64,7 @@ mod tests {
             latency.note(u32::MAX - 20, (u32::MAX - 20).wrapping_add(nanos * 10));
         }
 
-        let LatencySummary { count, p50, p99 } = latency.summary();
+        let Times { count, p50, p99 } = latency.summary();
         assert_eq!(count, 100);
         assert!((495..=510).contains(&p50) && (980..=1000).contains(&p99), "{p50} {p99}");
     }

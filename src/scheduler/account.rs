@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuvmk_observe::latency::{Latency, LatencySummary};
+use gpuvmk_observe::latency::{Latency, Times};
 
 /// A VM's account on one engine.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Account {
 
 impl Account {
     /// How long doorbells waited, in nanoseconds.
-    pub fn wait_summary(&self) -> LatencySummary {
+    pub fn wait_summary(&self) -> Times {
         self.waits.summary()
     }
 

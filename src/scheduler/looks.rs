@@ -9,7 +9,7 @@ use super::policy::Admission;
 use super::sampling::{SHARED_WINDOW, Seen};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
-use gpuvmk_observe::latency::LatencySummary;
+use gpuvmk_observe::latency::Times;
 
 impl Scheduler {
     /// Notes how late the caller is for looks and decisions that are due.
@@ -20,7 +20,7 @@ impl Scheduler {
     }
 
     /// How late looks and decisions came, in nanoseconds, since the policy was set.
-    pub fn lateness(&self) -> LatencySummary {
+    pub fn lateness(&self) -> Times {
         self.lateness.summary()
     }
 

@@ -8,7 +8,7 @@ use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::RefusalKind;
 use gpuvmk_aggregator::report::{FailSafeReason, FailSafeState};
 use gpuvmk_fifo_virt::CopiedBytes;
-use gpuvmk_observe::latency::{Latency, LatencySummary};
+use gpuvmk_observe::latency::{Latency, Times};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -258,9 +258,9 @@ pub struct WalkTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WalkSummary {
     /// Of walks that map.
-    pub maps: LatencySummary,
+    pub maps: Times,
     /// Of walks that only unmap.
-    pub unmaps: LatencySummary,
+    pub unmaps: Times,
 }
 
 impl WalkTimes {

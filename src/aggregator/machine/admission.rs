@@ -11,9 +11,10 @@ use crate::dma_map::DmaMap;
 use crate::doorbells::MAX_CHANNELS;
 use crate::limit::Limit;
 use crate::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
-use crate::tenant::{Counters, Refusal, Tenant, TenantState, ThreadAccount};
+use crate::tenant::{LimitCounters, Refusal, Tenant, TenantState, ThreadAccount};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_control_client::TenantCounters;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::dma::{MAX_MAPPINGS, MemoryOwner};
@@ -159,7 +160,8 @@ impl Machine {
             quarantined: false,
             fail_safe: None,
             violations: 0,
-            counters: Counters::default(),
+            counters: TenantCounters::default(),
+            limits: LimitCounters::default(),
             delayed: None,
             doorbells: Latency::default(),
             updates: Latency::default(),

@@ -23,7 +23,7 @@ impl Machine {
         if tenant.violations < MAX_VIOLATIONS || tenant.fail_safe.is_some() {
             return;
         }
-        let times = tenant.counters.fail_safe.saturating_add(1);
+        let times = tenant.counters.fail_safe_count.saturating_add(1);
         // A tenant that resets itself after each decides how often.
         if times.is_power_of_two() {
             log::warn!(

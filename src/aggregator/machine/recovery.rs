@@ -27,7 +27,7 @@ impl Machine {
         owner.state = TenantState::Resetting { scrub_from };
         let holder = owner.holder.clone();
         if scrub && self.cleanup.rates.wait(&holder, now).is_some() {
-            self.tenants.sender(tenant)?.counters.met(Limit::Cleanups);
+            self.tenants.sender(tenant)?.limits.met(Limit::Cleanups);
         }
         self.strip(tenant, now);
         Ok(())

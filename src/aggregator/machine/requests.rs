@@ -32,7 +32,7 @@ impl Machine {
         if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
             if let Some(limit) = refusal.limit {
-                tenant.counters.met(limit);
+                tenant.limits.met(limit);
             }
             // Told for the first few and then ever more rarely: a guest decides how often.
             if tenant.counters.refusals.is_power_of_two() {

@@ -102,7 +102,7 @@ impl Machine {
         }
         if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.scrubbing.retain(|piece| *piece != (start, size));
-            tenant.counters.zeroed = tenant.counters.zeroed.saturating_add(zeroed);
+            tenant.limits.zeroed = tenant.limits.zeroed.saturating_add(zeroed);
             self.cleanup.rates.note(&tenant.holder, zeroed, tenant.partition.size(), now);
         }
         None

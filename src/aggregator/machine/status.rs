@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuvmk_control_client::{
     CardStatus, DecidedBy, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus, Status,
-    TenantStatus, Times, TypeStatus,
+    TenantStatus, TypeStatus,
 };
 
 use super::hardware::SpacesUsage;
@@ -20,16 +20,11 @@ use gpuvmk_host::size::show_size;
 use gpuvmk_scheduler::share::Share;
 
 use gpuvmk_fifo_virt::CopiedBytes;
-use gpuvmk_observe::latency::LatencySummary;
 use gpuvmk_pci::CardUse;
 use gpuvmk_scheduler::Account;
 
 /// The smallest size that is listed as a type.
 const SMALLEST_TYPE: u64 = 64 << 20;
-
-fn times(summary: LatencySummary) -> Times {
-    Times { count: summary.count, p50: summary.p50, p99: summary.p99 }
-}
 
 fn card_status(used: CardUse) -> CardStatus {
     CardStatus { reads: used.reads, writes: used.writes, reached: used.reached }
@@ -50,7 +45,8 @@ pub(super) fn share_status(share: Share) -> ShareStatus {
 pub fn add_report(status: &mut TenantStatus, report: &Report) {
     let by_backend = report.fail_safe.map(|now| now.status(DecidedBy::Backend));
     status.fail_safe = status.fail_safe.take().or(by_backend);
-    status.fail_safe_count = status.fail_safe_count.saturating_add(report.fail_safe_count.into());
+    let count = &mut status.counters.fail_safe_count;
+    *count = count.saturating_add(report.fail_safe_count.into());
     for (limit, usage) in &report.limits {
         // The aggregator's own counters take precedence over a backend's.
         status.limits.entry(limit.name().into()).or_insert_with(|| (*usage).into());
@@ -75,7 +71,7 @@ pub fn add_copied(status: &mut TenantStatus, copied: &CopiedBytes) {
 /// The limits of a tenant with so many pages and bytes of tables.
 fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> LimitTable {
     let of = |limit: Limit, most: Option<u64>, used: u64| {
-        (limit.name().into(), LimitStatus { limit: most, used, hits: tenant.counters.times_met(limit) })
+        (limit.name().into(), LimitStatus { limit: most, used, hits: tenant.limits.times_met(limit) })
     };
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let millis = u64::try_from(tenant.thread.used.as_millis()).unwrap_or(u64::MAX);
@@ -89,7 +85,7 @@ fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> Li
         of(Limit::Spaces, Some(tenant.space_limit.into()), count(tenant.spaces.len())),
         (Limit::Doorbells.name().into(), doorbells),
         of(Limit::ThreadTime, Some(tenant.thread.most_percent.into()), millis),
-        of(Limit::Cleanups, None, tenant.counters.zeroed),
+        of(Limit::Cleanups, None, tenant.limits.zeroed),
         of(Limit::MemoryRanges, Some(count(tenant.range_limit)), count(tenant.memory.len())),
         of(Limit::Unclosed, Some(count(MOST_UNCLOSED)), count(tenant.account.backlog())),
     ]
@@ -113,7 +109,7 @@ impl Machine {
             copied_bytes: 0,
             switches: account.switches,
             queue_depth: account.depth,
-            wait_ns: times(account.wait_summary()),
+            wait_ns: account.wait_summary(),
             true_us: truth.iter().find(|(other, _)| *other == engine).map(|(_, time)| micros(*time)),
         };
         self.scheduler.accounts(tenant).map(status).collect()
@@ -128,7 +124,7 @@ impl Machine {
             let SpacesUsage { pages, table_bytes } = self.hardware.usage(self.spaces_of(tenant.id));
             TenantStatus {
                 fail_safe: tenant.fail_safe.map(|now| now.status(DecidedBy::Aggregator)),
-                fail_safe_count: tenant.counters.fail_safe,
+                counters: tenant.counters,
                 limits: limits(tenant, pages, table_bytes, self.scheduler.submissions(tenant.id)),
                 name: tenant.name.clone(),
                 // The service that has its connection fills this in.
@@ -157,20 +153,12 @@ impl Machine {
                 copied_bytes: 0,
                 unread_entries: 0,
                 trapped: 0,
-                doorbell_ns: times(tenant.doorbells.summary()),
-                faults: tenant.counters.faults,
+                doorbell_ns: tenant.doorbells.summary(),
                 hangs: hangs.hangs,
                 engine_resets: hangs.resets,
                 hang_penalty_ms: u64::try_from(hangs.penalty.as_millis()).unwrap_or(u64::MAX),
-                throttled: tenant.counters.throttled,
                 dear_wakeups: 0,
-                resets: tenant.counters.resets,
-                refusals: tenant.counters.refusals,
-                bad_pages: tenant.counters.bad_pages,
-                unmappable: tenant.counters.unmappable,
-                lost_pages: tenant.counters.lost_pages,
-                updates: tenant.counters.updates,
-                update_ns: times(tenant.updates.summary()),
+                update_ns: tenant.updates.summary(),
                 mapped_pages: pages,
                 table_bytes,
                 memory: tenant.memory.bytes(),
@@ -192,7 +180,7 @@ impl Machine {
                 period_us: settings.period.map(micros),
                 card: self.hardware.driver.card_use().map(card_status),
                 scrub: self.scrub_status(),
-                late_ns: times(self.scheduler.lateness()),
+                late_ns: self.scheduler.lateness(),
                 steps: self.clocks.steps.table(),
                 // The service that has the connections fills this in.
                 strangers_refused: 0,

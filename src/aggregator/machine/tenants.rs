@@ -184,7 +184,7 @@ impl Tenants {
         let others = self.who_wants(Some(id), now).count();
         let tenant = self.get_mut(id)?;
         let until = tenant.thread.wait(others, now)?;
-        tenant.counters.met(Limit::ThreadTime);
+        tenant.limits.met(Limit::ThreadTime);
         Some(until)
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use self::channel::{Channel, ChannelState, Space};
 pub use self::completions::DelayedCompletions;
-pub use self::counters::Counters;
+pub use self::counters::LimitCounters;
 pub use self::holder::Holder;
 pub use self::job::{Job, Update, Withdrawal};
 pub use self::refusal::Refusal;
@@ -24,6 +24,7 @@ use crate::protocol::{RefusalKind, SpaceId};
 use crate::report::{FailSafeReason, FailSafeState};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, TenantId};
+use gpuvmk_control_client::TenantCounters;
 use gpuvmk_host::reaper::Account;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::dma::MemoryOwner;
@@ -123,7 +124,9 @@ pub struct Tenant {
     /// In whose name its files and mappings are closed.
     pub account: Account,
     /// Its counters.
-    pub counters: Counters,
+    pub counters: TenantCounters,
+    /// Counters of its limits.
+    pub limits: LimitCounters,
     /// How long its doorbells took.
     pub doorbells: Latency,
     /// How long changes of its page tables took the driver.
@@ -184,7 +187,7 @@ impl Tenant {
     pub fn fail(&mut self, reason: FailSafeReason, took: Duration) {
         if self.fail_safe.is_none() {
             self.fail_safe = Some(FailSafeState::new(reason, took));
-            self.counters.fail_safe = self.counters.fail_safe.saturating_add(1);
+            self.counters.fail_safe_count = self.counters.fail_safe_count.saturating_add(1);
         }
     }
 

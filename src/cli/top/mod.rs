@@ -1,5 +1,6 @@
 //! `gpuvmk top`: who uses the GPU now, as a terminal shows it.
 
+mod columns;
 mod screen;
 mod view;
 

@@ -6,24 +6,12 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
+use super::columns::COLUMNS;
 use super::view::{Order, View};
 use crate::host::size::show_size;
 
-const HEADINGS: [&str; 11] =
-    ["VM", "STATE", "GPU %", "WAIT %", "QUEUE", "VRAM", "SUBM/S", "COPIED/S", "TRAPS/S", "FAULTS", "HANGS"];
-const WIDTHS: [Constraint; 11] = [
-    Constraint::Min(12),
-    Constraint::Min(12),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(9),
-    Constraint::Length(11),
-    Constraint::Length(9),
-    Constraint::Length(7),
-    Constraint::Length(6),
-];
+/// Columns that have no number, with their least width.
+const WORDS: [(&str, u16); 2] = [("VM", 12), ("STATE", 12)];
 
 /// Draws everything.
 pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
@@ -31,33 +19,19 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
         Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(1)])
             .areas(frame.area());
     frame.render_widget(Line::from(summary(view)), head);
-    let sorted = match view.order() {
-        Order::Name => 0,
-        Order::Gpu => 2,
-        Order::Waiting => 3,
-        Order::Vram => 5,
-        Order::Submissions => 6,
-    };
-    let headings = HEADINGS.iter().enumerate().map(|(column, name)| {
+    let sorted = view.order().column().map_or(0, |column| column + WORDS.len());
+    let headings = WORDS.iter().map(|(heading, _)| *heading).chain(COLUMNS.map(|column| column.heading));
+    let headings = headings.enumerate().map(|(column, heading)| {
         let mark = if column == sorted { Modifier::REVERSED } else { Modifier::BOLD };
-        Cell::from(*name).style(Style::new().add_modifier(mark))
+        Cell::from(heading).style(Style::new().add_modifier(mark))
     });
     let rows = view.rows().iter().map(|row| {
-        Row::new([
-            row.vm.clone(),
-            row.state.clone(),
-            format!("{:.1}", row.gpu * 100.0),
-            format!("{:.1}", row.waiting * 100.0),
-            row.queue.to_string(),
-            show_size(row.vram),
-            format!("{:.0}", row.submissions),
-            bytes(row.copied),
-            format!("{:.0}", row.trapped),
-            row.faults.to_string(),
-            row.hangs.to_string(),
-        ])
+        let numbers = COLUMNS.iter().zip(row.values).map(|(column, value)| column.show(value));
+        Row::new([row.vm.clone(), row.state.clone()].into_iter().chain(numbers))
     });
-    let table = Table::new(rows, WIDTHS)
+    let widths = WORDS.map(|(_, width)| Constraint::Min(width)).into_iter();
+    let widths = widths.chain(COLUMNS.map(|column| Constraint::Length(column.width)));
+    let table = Table::new(rows, widths)
         .header(Row::new(headings))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected(view.place());
@@ -68,7 +42,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
 
 fn summary(view: &View) -> String {
     let Some(gpu) = view.gpu() else { return String::new() };
-    let busy: f64 = view.rows().iter().map(|row| row.gpu).sum();
+    let busy: f64 = view.rows().iter().map(|row| row.of(Order::Gpu)).sum();
     format!(
         "{} ({}), policy {}, {} of VRAM, {} free, {} VMs, engines busy {:.1} %{}{}",
         gpu.chip,
@@ -81,19 +55,6 @@ fn summary(view: &View) -> String {
         if gpu.draining { ", draining" } else { "" },
         if gpu.lost { ", LOST" } else { "" },
     )
-}
-
-/// Bytes in the largest unit that leaves a number before the point.
-fn bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes;
-    for unit in units {
-        if value < 1024.0 {
-            return format!("{value:.1} {unit}");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} PiB")
 }
 
 #[cfg(test)]
@@ -128,10 +89,5 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} is missing in\n{text}");
         }
-    }
-
-    #[test]
-    fn bytes_have_fitting_units() {
-        assert_eq!([0.0, 1023.0, 1536.0, 3.5e9].map(bytes), ["0.0 B", "1023.0 B", "1.5 KiB", "3.3 GiB"]);
     }
 }

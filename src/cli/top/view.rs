@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use gpuvmk_control_client::{EngineStatus, GpuStatus, Status, TenantStatus};
+use gpuvmk_control_client::{GpuStatus, Status};
 
+use super::columns::{self, COLUMNS, Shown, Values};
 use crate::cli::ls::state;
 
 /// A VM's line.
@@ -12,17 +13,15 @@ pub(super) struct Row {
     pub vm: String,
     pub state: String,
     pub paused: bool,
-    /// Parts of the time between the looks, all engines together.
-    pub gpu: f64,
-    pub waiting: f64,
-    pub queue: u64,
-    pub vram: u64,
-    /// In a second.
-    pub submissions: f64,
-    pub copied: f64,
-    pub trapped: f64,
-    pub faults: u64,
-    pub hangs: u64,
+    /// A number for each column.
+    pub values: Values,
+}
+
+impl Row {
+    /// The number of the column that an order is by.
+    pub(super) fn of(&self, order: Order) -> f64 {
+        order.column().and_then(|column| self.values.get(column)).copied().unwrap_or(0.0)
+    }
 }
 
 /// Columns to sort by.
@@ -36,6 +35,20 @@ pub(super) enum Order {
     Name,
 }
 
+impl Order {
+    /// The column with its number, unless it is the names'.
+    pub(super) fn column(self) -> Option<usize> {
+        let heading = match self {
+            Self::Gpu => "GPU %",
+            Self::Waiting => "WAIT %",
+            Self::Submissions => "SUBM/S",
+            Self::Vram => "VRAM",
+            Self::Name => return None,
+        };
+        columns::place_of(heading)
+    }
+}
+
 /// The last status, and how to show it.
 #[derive(Debug, Default)]
 pub(super) struct View {
@@ -44,30 +57,6 @@ pub(super) struct View {
     order: Order,
     chosen: Option<String>,
     wrong: Option<String>,
-}
-
-/// Sums of a VM's state that rates are made of.
-struct Sums {
-    used: f64,
-    waiting: f64,
-    submissions: f64,
-    copied: f64,
-    trapped: f64,
-}
-
-impl Sums {
-    fn of(vm: &TenantStatus) -> Self {
-        let sum = |times: fn(&EngineStatus) -> u64| {
-            vm.engines.iter().map(|engine| times(engine) as f64).sum::<f64>()
-        };
-        Self {
-            used: sum(|engine| engine.used_us) / 1e6,
-            waiting: sum(|engine| engine.waiting_us) / 1e6,
-            submissions: vm.submissions as f64,
-            copied: vm.copied_bytes as f64,
-            trapped: vm.trapped as f64,
-        }
-    }
 }
 
 impl View {
@@ -81,23 +70,15 @@ impl View {
             .iter()
             .map(|vm| {
                 let earlier = before.as_ref().and_then(|(_, status)| status.tenant(&vm.name));
-                let now = Sums::of(vm);
+                let mut values = columns::values(vm);
                 // A newcomer has had nothing between the looks that is known.
-                let then = Sums::of(earlier.unwrap_or(vm));
-                Row {
-                    vm: vm.name.clone(),
-                    state: state(vm),
-                    paused: vm.paused,
-                    gpu: rate(now.used, then.used),
-                    waiting: rate(now.waiting, then.waiting),
-                    queue: vm.engines.iter().map(|engine| engine.queue_depth).sum(),
-                    vram: vm.vram,
-                    submissions: rate(now.submissions, then.submissions),
-                    copied: rate(now.copied, then.copied),
-                    trapped: rate(now.trapped, then.trapped),
-                    faults: vm.faults,
-                    hangs: vm.hangs,
+                let then = columns::values(earlier.unwrap_or(vm));
+                for ((column, value), then) in COLUMNS.iter().zip(&mut values).zip(then) {
+                    if column.shown == Shown::Rate {
+                        *value = rate(*value, then);
+                    }
                 }
+                Row { vm: vm.name.clone(), state: state(vm), paused: vm.paused, values }
             })
             .collect();
         self.last = Some((now, status));
@@ -143,13 +124,7 @@ impl View {
     fn sort(&mut self) {
         let order = self.order;
         self.rows.sort_by(|a, b| {
-            let by_value = match order {
-                Order::Gpu => b.gpu.total_cmp(&a.gpu),
-                Order::Waiting => b.waiting.total_cmp(&a.waiting),
-                Order::Submissions => b.submissions.total_cmp(&a.submissions),
-                Order::Vram => b.vram.cmp(&a.vram),
-                Order::Name => std::cmp::Ordering::Equal,
-            };
+            let by_value = b.of(order).total_cmp(&a.of(order));
             by_value.then_with(|| a.vm.cmp(&b.vm))
         });
     }
@@ -203,14 +178,14 @@ mod tests {
     fn rates_are_of_the_time_between_two_looks() {
         let (mut view, start) = (View::default(), Instant::now());
         view.see(status(json!({ "tenants": [vm("vm1", 1_000_000, 10), vm("vm2", 0, 0)] })), start);
-        assert!(view.rows().iter().all(|row| row.gpu == 0.0));
+        assert!(view.rows().iter().all(|row| row.of(Order::Gpu) == 0.0));
         view.see(status(json!({ "tenants": [vm("vm1", 1_100_000, 30), vm("vm2", 400_000, 0), vm("vm3", 9_000_000, 9)] })), start + Duration::from_secs(2));
 
         assert_eq!(names(&view), ["vm2", "vm1", "vm3"]);
         let rows = view.rows();
-        assert!((rows[0].gpu - 0.4).abs() < 1e-9 && (rows[1].gpu - 0.1).abs() < 1e-9);
-        assert!((rows[1].submissions - 10.0).abs() < 1e-9);
-        assert_eq!((rows[2].gpu, rows[2].queue), (0.0, 3));
+        assert!((rows[0].of(Order::Gpu) - 0.4).abs() < 1e-9 && (rows[1].of(Order::Gpu) - 0.1).abs() < 1e-9);
+        assert!((rows[1].of(Order::Submissions) - 10.0).abs() < 1e-9);
+        assert_eq!((rows[2].of(Order::Gpu), rows[2].values[2]), (0.0, 3.0));
     }
 
     #[test]

@@ -40,11 +40,11 @@ const ATTACKERS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000", "gpuvmk
 
 /// The counts of a tenant whose changes are told, as the aggregator's status has them.
 const COUNTS: [(&str, Count); 6] = [
-    ("throttled", |tenant| tenant.throttled),
-    ("refusals", |tenant| tenant.refusals),
-    ("bad_pages", |tenant| tenant.bad_pages),
-    ("updates", |tenant| tenant.updates),
-    ("fail_safe_count", |tenant| tenant.fail_safe_count),
+    ("throttled", |tenant| tenant.counters.throttled),
+    ("refusals", |tenant| tenant.counters.refusals),
+    ("bad_pages", |tenant| tenant.counters.bad_pages),
+    ("updates", |tenant| tenant.counters.updates),
+    ("fail_safe_count", |tenant| tenant.counters.fail_safe_count),
     ("wanting_ms", |tenant| tenant.wanting_ms),
 ];
 
@@ -107,7 +107,7 @@ impl Snapshot {
             .iter()
             .map(|(name, of)| (*name, self.count(ATTACKER, *of).saturating_sub(before.count(ATTACKER, *of))))
             .collect();
-        let faults = |snapshot: &Self| snapshot.tenant(ATTACKER).map_or(0, |tenant| tenant.faults);
+        let faults = |snapshot: &Self| snapshot.tenant(ATTACKER).map_or(0, |tenant| tenant.counters.faults);
         counts.insert("faults", faults(self).saturating_sub(faults(before)));
         counts.retain(|_, count| *count > 0);
         counts

@@ -301,14 +301,14 @@ impl Place {
     }
 
     fn resets(&self, world: &mut World<'_>) -> Result<u64> {
-        Ok(world.tenant(self.guest.name)?.map_or(0, |tenant| tenant.resets))
+        Ok(world.tenant(self.guest.name)?.map_or(0, |tenant| tenant.counters.resets))
     }
 }
 
 /// Whether a tenant whose VM has gone has nothing of it any more: it was reset, which includes its memory.
 fn is_clean(tenant: &TenantStatus, resets: u64) -> bool {
     let nothing = tenant.channels == 0 && tenant.mapped_pages == 0 && tenant.memory == 0;
-    tenant.state == "active" && nothing && census::spaces(tenant) == 0 && tenant.resets > resets
+    tenant.state == "active" && nothing && census::spaces(tenant) == 0 && tenant.counters.resets > resets
 }
 
 #[cfg(test)]

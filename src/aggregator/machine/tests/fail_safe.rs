@@ -22,7 +22,7 @@ fn backend_that_breaks_the_protocol_again_and_again_loses_its_channels_until_a_r
     let told = status.tenants[0].fail_safe.clone().expect("in fail-safe state");
     assert_eq!((told.reason.as_ref(), told.decided_by), ("protocol_violation", DecidedBy::Aggregator));
     assert!(told.decided_us < 100_000, "decided after {} us", told.decided_us);
-    assert_eq!(status.tenants[0].fail_safe_count, 1);
+    assert_eq!(status.tenants[0].counters.fail_safe_count, 1);
     assert_eq!((status.tenants[0].channels, status.tenants[1].channels), (0, 1));
     assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Protocol);
     done(&mut machine, b, map(0x5000, system(0)));
@@ -30,7 +30,7 @@ fn backend_that_breaks_the_protocol_again_and_again_loses_its_channels_until_a_r
     assert_eq!(machine.request(a, Request::Reset { scrub: true }, None, T0), Outcome::Later);
     settle(&mut machine, T0);
     let status = machine.status("fake");
-    assert_eq!((&status.tenants[0].fail_safe, status.tenants[0].fail_safe_count), (&None, 1));
+    assert_eq!((&status.tenants[0].fail_safe, status.tenants[0].counters.fail_safe_count), (&None, 1));
     done(&mut machine, a, Request::CreateSpace(SpaceId(0)));
     assert_eq!(fake.state().channels.len(), 1);
 }
@@ -110,5 +110,5 @@ fn report_of_a_backend_adds_to_the_status_and_overrides_nothing() {
     assert_eq!((told.reason.as_ref(), told.decided_by), ("quota_exceeded", DecidedBy::Backend));
     assert_eq!(status.tenants[0].limits["channels"].limit, Some(4));
     assert_eq!(status.tenants[0].limits["flushes"].hits, 5);
-    assert_eq!(status.tenants[0].fail_safe_count, 2);
+    assert_eq!(status.tenants[0].counters.fail_safe_count, 2);
 }

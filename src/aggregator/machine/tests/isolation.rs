@@ -52,7 +52,7 @@ fn targets_outside_the_tenants_own_are_never_mapped() {
     }
 
     assert!(fake.pages().is_empty());
-    assert_eq!(machine.status("fake").tenants[0].bad_pages, 7);
+    assert_eq!(machine.status("fake").tenants[0].counters.bad_pages, 7);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn status_counts_what_happened() {
     let status = machine.status("fake");
 
     let tenant = &status.tenants[0];
-    assert_eq!((tenant.submissions, tenant.updates, tenant.mapped_pages), (1, 1, 1));
+    assert_eq!((tenant.submissions, tenant.counters.updates, tenant.mapped_pages), (1, 1, 1));
     assert_eq!(tenant.gpu_share, 1.0);
     assert_eq!(tenant.foreign_accesses, Some(0));
     assert_eq!(status.gpu.backend, "fake");

@@ -53,7 +53,8 @@ fn reset_takes_channels_and_spaces_and_answers_when_they_are_gone() {
     settle(&mut machine, T0);
 
     assert_eq!(outputs(&mut machine), [Output::Reply(a, Reply::Done)]);
-    let resets: Vec<u64> = machine.status("fake").tenants.iter().map(|tenant| tenant.resets).collect();
+    let resets: Vec<u64> =
+        machine.status("fake").tenants.iter().map(|tenant| tenant.counters.resets).collect();
     assert_eq!(resets, [1, 0]);
     let scrubbed: u64 = fake.state().scrubbed.iter().map(|(_, size)| size).sum();
     assert_eq!(scrubbed, 64 * MIB);

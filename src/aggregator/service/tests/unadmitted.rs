@@ -150,7 +150,7 @@ fn file_that_is_no_memory_is_refused_by_name() {
     refused(&Request::MessageEvent { given: false }, &[memory.as_fd()], "comes with its file");
     tenant.send(&dma_map(), &[memory.as_fd()]);
     assert!(matches!(tenant.receive(), Some(Reply::Done)));
-    assert_eq!(setup.service().status().unwrap().tenants[0].refusals, 5);
+    assert_eq!(setup.service().status().unwrap().tenants[0].counters.refusals, 5);
 }
 
 #[test]
