@@ -1,7 +1,7 @@
 //! BAR1 and BAR3 (BAR2 in the vendor's counting): windows through which the CPU reaches GPU memory.
 //!
 //! After reset a window shows VRAM directly. A driver then gives it an address space, walked through the
-//! driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`hopper`]).
+//! driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`gmmu`]).
 //! Translations are kept in a TLB that is stale after the driver changes its tables, until the driver makes
 //! an MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept. It
 //! may lose any of them at any time: a saved state has the tables only.
@@ -9,7 +9,7 @@
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
 pub mod fermi;
-pub mod hopper;
+pub mod gmmu;
 
 use super::PhysicalMemory;
 use gpuvmk_chip::{AccessKind, Aperture as Memory, FaultReason, PhysicalAddress};

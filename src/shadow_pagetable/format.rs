@@ -83,3 +83,21 @@ pub trait MmuFormat: Copy {
     /// Decodes an entry (8-byte entries zero-extended). One that is 0 is empty.
     fn decode(&self, kind: TableKind, raw: u128) -> Entry;
 }
+
+/// What an entry says that [`MmuFormat::decode`] calls empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emptiness {
+    /// Names no table.
+    NoTable,
+    /// Has no page. A table of smaller pages of the same range may have one.
+    NoPage,
+    /// Has no page, and no smaller one is looked for.
+    NoSmallerPage,
+}
+
+/// A format that a window of the CPU is walked in, too, which asks more of it than shadowing. Implementations
+/// are pure and total.
+pub trait WindowFormat: MmuFormat {
+    /// What an empty entry says.
+    fn emptiness(&self, kind: TableKind, raw: u128) -> Emptiness;
+}

@@ -9,7 +9,7 @@
 //! another GPU's memory are refused: a function has no peers.
 
 use super::budget::Limits;
-use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
+use super::format::{Emptiness, Entry, Leaf, MmuFormat, Shape, SubTable, TableKind, WindowFormat};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect};
 
@@ -91,6 +91,20 @@ impl MmuFormat for Hopper {
                 Directory::Page(_) => Entry::Empty,
                 Directory::Pde(pde) => tables(level.below().and_then(|below| table(below, pde)), None),
             },
+        }
+    }
+}
+
+impl WindowFormat for Hopper {
+    fn emptiness(&self, kind: TableKind, raw: u128) -> Emptiness {
+        // CAST: entries of page tables are 64 bits wide.
+        #[expect(clippy::cast_possible_truncation, reason = "entries are 64 bits wide where this is used")]
+        let low = raw as u64;
+        match (level(kind), Pte::decode(low)) {
+            (Level::Small, _) | (Level::Big, Err(PteDefect::NotValid)) => Emptiness::NoPage,
+            // What is sparse or leads nowhere is so for every size.
+            (Level::Big, _) => Emptiness::NoSmallerPage,
+            (Level::Pd0 | Level::Pd1 | Level::Pd2 | Level::Pd3 | Level::Pd4, _) => Emptiness::NoTable,
         }
     }
 }

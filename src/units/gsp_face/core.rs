@@ -36,12 +36,11 @@ use crate::interest_tracker::InterestTracker;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
-use gpuvmk_chip::gh100::mmu::{Directory, Pde};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_gsp::{BootError, Counters as GspCounters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
-use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 use gpuvmk_pci::{CoalescableWrite, Region};
 pub use state::{GspFaceState, Parts};
 
@@ -63,8 +62,8 @@ pub struct Core<B> {
     pub face: Face,
     pub interest_tracker: InterestTracker,
     pub identity: IdentityPage,
-    pub bar1: Mutex<Window<HopperTables>>,
-    pub bar2: Mutex<Window<HopperTables>>,
+    pub bar1: Mutex<Window<GmmuTables<Gmmu>>>,
+    pub bar2: Mutex<Window<GmmuTables<Gmmu>>>,
     tokens: Mutex<Tokens>,
     stops: Mutex<Stops>,
     pub window_faults: AtomicU64,
@@ -84,12 +83,13 @@ impl<B: GspBackend> Core<B> {
         registers: Registers,
         clock: std::sync::Arc<dyn Clock>,
     ) -> Self {
+        let physical = GmmuTables { format: hal.mmu, root: GmmuRoot::Physical };
         let parts = Parts {
             gsp: Gsp::new(config),
             face: Face::new(registers, clock),
             identity: IdentityPage::new((hal.registers)()),
-            bar1: Window::default(),
-            bar2: Window::default(),
+            bar1: Window::new(physical),
+            bar2: Window::new(physical),
             stops: Stops::default(),
             window_faults: 0,
             bad_doorbells: 0,
@@ -174,8 +174,8 @@ impl<B: GspBackend> Core<B> {
         locked(&self.tokens).clear();
         self.face.reset();
         self.identity.reset();
-        locked(&self.bar1).reset();
-        locked(&self.bar2).reset();
+        locked(&self.bar1).set_tables(self.tables(GmmuRoot::Physical));
+        locked(&self.bar2).set_tables(self.tables(GmmuRoot::Physical));
         drop(hidden);
         self.watcher.coalescable_writes_changed();
     }
@@ -281,19 +281,19 @@ impl<B: GspBackend> Core<B> {
                 GspEffect::Running => {
                     let [root, _] = self.roots;
                     let root = PhysicalAddress { aperture: Aperture::Vram, address: root };
-                    locked(&self.bar1).set_tables(HopperTables::Root(root));
+                    locked(&self.bar1).set_tables(self.tables(GmmuRoot::Root(root)));
                     self.tell_changed(back, 1);
                     self.face.lock().gsp_running();
                 }
                 GspEffect::Bar2Root(raw) => {
-                    locked(&self.bar2).set_tables(bar2_tables(raw));
+                    locked(&self.bar2).set_tables(bar2_tables(self.hal.mmu, raw));
                     self.tell_changed(back, 3);
                 }
                 GspEffect::Interrupt => self.face.lock().gsp_event(),
                 GspEffect::Halted { suspend } => {
                     if !suspend {
-                        locked(&self.bar1).reset();
-                        locked(&self.bar2).reset();
+                        locked(&self.bar1).set_tables(self.tables(GmmuRoot::Physical));
+                        locked(&self.bar2).set_tables(self.tables(GmmuRoot::Physical));
                         self.tell_changed(back, 1);
                         self.tell_changed(back, 3);
                     }
@@ -313,6 +313,10 @@ impl<B: GspBackend> Core<B> {
         }
     }
 
+    const fn tables(&self, root: GmmuRoot) -> GmmuTables<Gmmu> {
+        GmmuTables { format: self.hal.mmu, root }
+    }
+
     fn try_processor(&self) -> Option<MutexGuard<'_, Processor<B>>> {
         match self.processor.try_lock() {
             Ok(processor) => Some(processor),
@@ -329,11 +333,9 @@ impl<B: GspBackend> Core<B> {
 
 /// BAR2 by the entry that the driver gave. One that names no table turns translation off, as a driver does
 /// when it goes.
-fn bar2_tables(raw: u64) -> HopperTables {
-    match Directory::decode(raw) {
-        Directory::Pde(Pde::Table(_)) => HopperTables::RootEntry(raw),
-        Directory::Pde(_) | Directory::Page(_) => HopperTables::Physical,
-    }
+fn bar2_tables(format: Gmmu, raw: u64) -> GmmuTables<Gmmu> {
+    let entry = GmmuTables { format, root: GmmuRoot::RootEntry(raw) };
+    if entry.first_table().is_some() { entry } else { GmmuTables { format, root: GmmuRoot::Physical } }
 }
 
 impl<B: GspBackend> EngineEvents for Core<B> {

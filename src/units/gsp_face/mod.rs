@@ -18,6 +18,7 @@ mod function;
 pub mod hal;
 mod identity_page;
 mod invalidate;
+mod memory;
 mod registers;
 mod stops;
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 mod state;
 
-use super::boot::fsp::FspError;
-use super::boot::{BootUnit, Request};
+use super::boot::BootUnit;
+use super::boot::fsp::{FspError, Request};
 use super::effect::Effect;
 use super::falcon::{GspFalcon, Signal};
 use super::hal::{Hal, Role, TimeWord};

@@ -12,36 +12,6 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_pci::{DirectWindow, Region, SharedMemory};
 
-/// The back's memory.
-pub(super) struct VramMemory<'a, B>(pub(super) &'a B);
-
-impl<B: GspBackend> PhysicalMemory for VramMemory<'_, B> {
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
-        self.0.read_memory(address, data).is_ok()
-    }
-
-    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
-        self.0.read_tables(address, data).is_ok()
-    }
-
-    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
-        self.0.write_memory(address, data).is_ok()
-    }
-}
-
-/// The back's memory that only the CPU writes.
-pub(super) struct TableMemory<'a, B>(pub(super) &'a B);
-
-impl<B: GspBackend> PhysicalMemory for TableMemory<'_, B> {
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
-        self.0.read_tables(address, data).is_ok()
-    }
-
-    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
-        self.0.write_memory(address, data).is_ok()
-    }
-}
-
 impl<B: GspBackend> GspFunction<B> {
     pub(super) fn read_bar1(&self, offset: u64, data: &mut [u8]) {
         let result = locked(&self.core.bar1).read(offset, data, &self.vram());

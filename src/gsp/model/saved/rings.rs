@@ -16,7 +16,7 @@ use gpuvmk_chip::addr::{GuestChannel, PAGE_SIZE};
 use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Translation;
-use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 
 /// The back's memory.
 struct Memory<'a>(&'a dyn GspBackend);
@@ -74,7 +74,7 @@ fn pass_over(back: &dyn GspBackend, directory: PhysicalAddress, channel: &Revive
         return Err(());
     }
     let memory = Memory(back);
-    let tables = HopperTables::Root(directory);
+    let tables = GmmuTables { format: Gmmu::V3, root: GmmuRoot::Root(directory) };
     let mut at = channel.ring;
     let end = channel.ring.saturating_add(u64::from(channel.get).saturating_mul(8));
     while at < end {

@@ -10,7 +10,6 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::hal::FspBoot;
-use super::Request;
 use gpuvmk_chip::gh100::fsp::{
     CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET, NOT_SUPPORTED, NVDM_COT,
     NVDM_HEADER, NVDM_VENDOR, OK, Response,
@@ -98,6 +97,18 @@ impl FspError {
             Self::Gsp(_) => INVALID_STATE,
         }
     }
+}
+
+/// What a driver asks of a flow by a register write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// GSP must boot or resume. The flow owes the driver an answer.
+    Boot {
+        /// Bus address of what says where GSP's arguments are.
+        parameters: u64,
+    },
+    /// Nothing: a message was refused, and the driver got the error.
+    Refused(FspError),
 }
 
 /// FSP's state.

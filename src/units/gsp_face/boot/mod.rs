@@ -9,22 +9,10 @@ pub mod fsp;
 pub use arguments::GspArguments;
 
 use super::hal::Boot;
-use fsp::{Fsp, FspError, FspState};
+use fsp::{Fsp, FspError, FspState, Request};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::StateError;
-
-/// What a driver asks of a flow by a register write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// GSP must boot or resume. The flow owes the driver an answer.
-    Boot {
-        /// Bus address of what says where GSP's arguments are.
-        parameters: u64,
-    },
-    /// Nothing: a message was refused, and the driver got the error.
-    Refused(FspError),
-}
 
 /// The units of a boot flow.
 #[derive(Clone, Debug)]

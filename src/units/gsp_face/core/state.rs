@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Window;
-use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 use gpuvmk_pci::config_space::ConfigSpace;
 use gpuvmk_saved_state::{Check, StateError, Version, Words};
 use serde::{Deserialize, Serialize};
@@ -34,9 +34,9 @@ pub struct GspFaceState {
     /// The first page of BAR0; none where there is no memory for it.
     pub identity: Option<Words>,
     /// Where BAR1 finds memory.
-    pub bar1: HopperTables,
+    pub bar1: GmmuRoot,
     /// Where BAR2 finds memory, the bus's BAR3.
-    pub bar2: HopperTables,
+    pub bar2: GmmuRoot,
     /// Channels that the back stopped and that GSP has not reported to the driver.
     pub stops: StopsState,
     /// The back was gone: reads give ones until the function is reset.
@@ -57,9 +57,9 @@ pub struct Parts {
     /// The first page of BAR0.
     pub identity: IdentityPage,
     /// BAR1.
-    pub bar1: Window<HopperTables>,
+    pub bar1: Window<GmmuTables<Gmmu>>,
     /// BAR2.
-    pub bar2: Window<HopperTables>,
+    pub bar2: Window<GmmuTables<Gmmu>>,
     /// Stopped channels that are not delivered yet.
     pub stops: Stops,
     /// CPU accesses through BAR1 and BAR2 that had no translation.
@@ -71,8 +71,8 @@ pub struct Parts {
 /// Everything that events and accesses change, held at one point.
 pub struct Frozen<'a, B> {
     processor: MutexGuard<'a, Processor<B>>,
-    bar1: MutexGuard<'a, Window<HopperTables>>,
-    bar2: MutexGuard<'a, Window<HopperTables>>,
+    bar1: MutexGuard<'a, Window<GmmuTables<Gmmu>>>,
+    bar2: MutexGuard<'a, Window<GmmuTables<Gmmu>>>,
     units: MutexGuard<'a, Registers>,
     stops: MutexGuard<'a, Stops>,
 }
@@ -95,8 +95,8 @@ impl<B: GspBackend> Core<B> {
             registers: frozen.units.state(self.face.now()),
             gsp: frozen.processor.gsp.state(),
             identity: self.identity.state(),
-            bar1: *frozen.bar1.tables(),
-            bar2: *frozen.bar2.tables(),
+            bar1: frozen.bar1.tables().root,
+            bar2: frozen.bar2.tables().root,
             stops: frozen.stops.state(),
             lost: self.face.is_lost(),
             window_faults: self.window_faults.load(Ordering::Relaxed),
@@ -124,12 +124,12 @@ impl Parts {
         let gsp = Gsp::from_state(&state.gsp, config)?;
         let windows = Check("windows");
         let root = PhysicalAddress { aperture: Aperture::Vram, address: gsp.bar1_root() };
-        windows.that([HopperTables::Physical, HopperTables::Root(root)].contains(&state.bar1), || {
+        windows.that([GmmuRoot::Physical, GmmuRoot::Root(root)].contains(&state.bar1), || {
             format!("BAR1 goes through {:?}", state.bar1)
         })?;
         let bar2 = match state.bar2 {
-            HopperTables::RootEntry(raw) => bar2_tables(raw),
-            HopperTables::Physical | HopperTables::Root(_) => HopperTables::Physical,
+            GmmuRoot::RootEntry(raw) => bar2_tables(hal.mmu, raw).root,
+            GmmuRoot::Physical | GmmuRoot::Root(_) => GmmuRoot::Physical,
         };
         windows.that(bar2 == state.bar2, || format!("BAR2 goes through {:?}", state.bar2))?;
         let registers = Registers::from_state(&state.registers, hal, space, config.vram, clock.now())?;
@@ -137,8 +137,8 @@ impl Parts {
             gsp,
             face: Face::restored(registers, clock, state.lost),
             identity: IdentityPage::from_state(state.identity.as_ref(), (hal.registers)())?,
-            bar1: Window::new(state.bar1),
-            bar2: Window::new(state.bar2),
+            bar1: Window::new(GmmuTables { format: hal.mmu, root: state.bar1 }),
+            bar2: Window::new(GmmuTables { format: hal.mmu, root: state.bar2 }),
             stops: Stops::from_state(&state.stops)?,
             window_faults: state.window_faults,
             bad_doorbells: state.bad_doorbells,

@@ -10,6 +10,7 @@ use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gh100::regs::{self, gsp::*, host::*, timer::*, vfn::*, windows::*};
 use gpuvmk_chip::gh100::{DEVICE_ID, NAME, fsp::COT_VERSION};
 use gpuvmk_gsp::vector;
+use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// log2 of the bytes of a MiB.
 const MIB_SHIFT: u32 = 20;
@@ -74,6 +75,7 @@ pub static GH100: Hal = Hal {
         trigger: NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::TRIGGER,
         hub_only: NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::HUBTLB_ONLY,
     },
+    mmu: Gmmu::V3,
     timer: Timer {
         low: NV_PTIMER_TIME_0,
         high: NV_PTIMER_TIME_1,

@@ -21,6 +21,7 @@ pub use processor::{GspProcessor, ProcessorRegister};
 
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// A generation of GSP chips, or one chip where it differs from its kin.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub struct Hal {
     pub pramin: Pramin,
     /// How a driver drops translations.
     pub invalidation: Invalidation,
+    /// The format of page tables.
+    pub mmu: Gmmu,
     /// The time.
     pub timer: Timer,
     /// Where a driver reads how much VRAM there is.

@@ -18,6 +18,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 use gpuvmk_pci::DirectMap;
 
 mod regs {
@@ -135,6 +136,7 @@ static CHIP: Hal = Hal {
         trigger: INVALIDATE::TRIGGER,
         hub_only: INVALIDATE::HUB_ONLY,
     },
+    mmu: Gmmu::V3,
     timer: Timer { low: TIME_LOW, high: TIME_HIGH, user_low: USER_TIME_LOW, user_high: USER_TIME_HIGH },
     vram: VramSize { register: VRAM_SIZE, value: mag_and_scale },
 };

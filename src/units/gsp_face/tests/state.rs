@@ -4,7 +4,7 @@ use fastrand::Rng;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_mmio_trap::aperture::gmmu::GmmuRoot;
 use gpuvmk_saved_state::testing::{corrupted, corrupted_states_are_refused_or_taken_as_they_are};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -245,9 +245,9 @@ fn windows_go_through_tables_that_gsp_gave_them() {
     let state = in_use().function.state();
     let back = Arc::new(FakeBackend::new(VRAM));
     let other = gpuvmk_chip::PhysicalAddress { aperture: gpuvmk_chip::Aperture::Vram, address: 0x1000 };
-    let bar1 = GspFaceState { bar1: HopperTables::Root(other), ..state.clone() };
+    let bar1 = GspFaceState { bar1: GmmuRoot::Root(other), ..state.clone() };
     assert!(restored(&back, &bar1).unwrap_err().to_string().contains("GH100.windows"));
-    for tables in [HopperTables::Root(other), HopperTables::RootEntry(1)] {
+    for tables in [GmmuRoot::Root(other), GmmuRoot::RootEntry(1)] {
         let bar2 = GspFaceState { bar2: tables, ..state.clone() };
         assert!(restored(&back, &bar2).unwrap_err().to_string().contains("BAR2 goes through"));
     }

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aperture::Window;
-use gpuvmk_chip::gh100::mmu::encode_pde;
+use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, PteDefect, encode_pde};
 use gpuvmk_chip::{AccessKind, Aperture};
+use gpuvmk_shadow_pagetable::{MmuFormat, Shape};
 
 const ROOT: u64 = 0x1000;
 const PD3: u64 = 0x2000;
@@ -44,6 +45,10 @@ const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
+const fn v3(root: GmmuRoot) -> GmmuTables<Gmmu> {
+    GmmuTables { format: Gmmu::V3, root }
+}
+
 fn table(address: u64) -> [u8; 8] {
     encode_pde(Pde::Table(vram(address))).to_le_bytes()
 }
@@ -54,7 +59,7 @@ fn page(address: u64) -> Pte {
 
 /// Tables with a page of each size: 4 KiB and 64 KiB in the first 2 MiB, then one of 2 MiB, and one of 512
 /// MiB.
-fn tables() -> (Vram, Window<HopperTables>) {
+fn tables() -> (Vram, Window<GmmuTables<Gmmu>>) {
     let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
     memory.put(ROOT, &table(PD3));
     memory.put(PD3, &table(PD2));
@@ -66,8 +71,7 @@ fn tables() -> (Vram, Window<HopperTables>) {
     memory.put(PD1 + 8, &page(0x8000_0000).encode().to_le_bytes());
     memory.put(SMALL, &page(0x10_0000).encode().to_le_bytes());
     memory.put(BIG + 8, &page(0x20_0000).encode().to_le_bytes());
-    let mut window = Window::default();
-    window.set_tables(HopperTables::Root(vram(ROOT)));
+    let window = Window::new(v3(GmmuRoot::Root(vram(ROOT))));
     (memory, window)
 }
 
@@ -84,7 +88,7 @@ fn pages_of_every_size_are_found() {
 #[test]
 fn root_entry_gives_the_same_pages_and_ends_with_its_half() {
     let (memory, mut window) = tables();
-    window.set_tables(HopperTables::RootEntry(u64::from_le_bytes(table(PD3))));
+    window.set_tables(v3(GmmuRoot::RootEntry(u64::from_le_bytes(table(PD3)))));
     assert_eq!(window.translate(0x123, AccessKind::Read, &memory), Ok(vram(0x10_0123)));
     let beyond = window.translate(1 << 56, AccessKind::Read, &memory).unwrap_err();
     assert_eq!(beyond.reason, FaultReason::VmLimitExceeded);
@@ -137,6 +141,89 @@ fn translation_is_stale_until_the_flush() {
     assert_eq!(at(true), Ok(vram(0x50_0000)));
 }
 
+/// A format of three levels over 18 bits of address: pages of 4 KiB and of 16 KiB, 64 KiB to an entry of the
+/// directory, of 16 bytes, which names small pages first.
+#[derive(Clone, Copy, Debug)]
+struct Tiny;
+
+const TINY_SMALL: TableKind = TableKind(0);
+const TINY_LARGE: TableKind = TableKind(1);
+const TINY_DIRECTORY: TableKind = TableKind(2);
+
+impl MmuFormat for Tiny {
+    fn root(&self) -> TableKind {
+        TINY_DIRECTORY
+    }
+
+    fn shape(&self, kind: TableKind) -> Shape {
+        match kind {
+            TINY_SMALL => Shape { entries: 16, entry_size: 8, entry_shift: 12 },
+            TINY_LARGE => Shape { entries: 4, entry_size: 8, entry_shift: 14 },
+            _ => Shape { entries: 4, entry_size: 16, entry_shift: 16 },
+        }
+    }
+
+    fn decode(&self, kind: TableKind, raw: u128) -> Entry {
+        let address = |raw: u128| vram(u64::try_from(raw & 0xf_f000).unwrap());
+        match (kind, raw & 3) {
+            (_, 0) => Entry::Empty,
+            (TINY_DIRECTORY, _) => {
+                let table = |kind, raw: u128| (raw != 0).then(|| SubTable { kind, address: address(raw) });
+                Entry::Tables([
+                    table(TINY_SMALL, raw >> 64),
+                    table(TINY_LARGE, raw & u128::from(u64::MAX) & !3),
+                ])
+            }
+            (_, 1) => Entry::Page(Leaf { target: address(raw), read_only: false, kind: 0 }),
+            _ => Entry::Refused,
+        }
+    }
+}
+
+impl WindowFormat for Tiny {
+    fn emptiness(&self, kind: TableKind, raw: u128) -> Emptiness {
+        match kind {
+            TINY_DIRECTORY => Emptiness::NoTable,
+            _ if raw == 4 => Emptiness::NoSmallerPage,
+            _ => Emptiness::NoPage,
+        }
+    }
+}
+
+#[test]
+fn walk_knows_a_format_by_its_decoder_alone() {
+    let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
+    let put = |address, entry: u64| memory.put(address, &entry.to_le_bytes());
+    // The second entry of the root: both tables. The third: large pages only.
+    put(ROOT + 16, BIG & !0xfff | 1);
+    put(ROOT + 24, SMALL);
+    put(ROOT + 32, PD0 | 1);
+    put(BIG & !0xfff, 0x2_0000 | 1);
+    put((BIG & !0xfff) + 8, 4);
+    put((BIG & !0xfff) + 24, 2);
+    put(SMALL + 8 * 4, 0x3_0000 | 1);
+    put(SMALL + 8 * 8, 0x3_4000 | 1);
+    let tables = |root| GmmuTables { format: Tiny, root };
+    let walk = |va| tables(GmmuRoot::Root(vram(ROOT))).walk(va, &memory);
+    let found = |va| (walk(va).found.map(|mapping| mapping.target), walk(va).shift);
+    assert_eq!(found(0x1_2000), (Ok(vram(0x2_2000)), 14), "the large page");
+    assert_eq!(found(0x1_4000), (Err(FaultReason::PageNotPresent), 14), "hidden by the large table");
+    assert_eq!(found(0x1_8000), (Ok(vram(0x3_4000)), 12), "no large page, but a small one");
+    assert_eq!(found(0x1_9000), (Err(FaultReason::PageNotPresent), 12));
+    assert_eq!(found(0x1_c000), (Err(FaultReason::UnsupportedAperture), 14));
+    assert_eq!(found(0x2_0000), (Err(FaultReason::PageNotPresent), 14), "there are no small pages");
+    assert_eq!(found(0), (Err(FaultReason::PageTableNotPresent), 16));
+    assert_eq!(found(0x4_0000), (Err(FaultReason::VmLimitExceeded), 12));
+
+    let entry = tables(GmmuRoot::RootEntry(PD0 | 1));
+    assert_eq!(entry.first_table(), Some(vram(PD0)));
+    assert_eq!(entry.walk(0x1_0000, &memory).found, Err(FaultReason::VmLimitExceeded));
+    put(PD0, 0x4_0000 | 1);
+    assert_eq!(entry.walk(0x1000, &memory).found.map(|mapping| mapping.target), Ok(vram(0x4_1000)));
+    assert_eq!(tables(GmmuRoot::RootEntry(0)).first_table(), None);
+    assert_eq!(tables(GmmuRoot::Physical).walk(0x7000, &memory).found.map(|m| m.target), Ok(vram(0x7000)));
+}
+
 proptest! {
     #[test]
     fn runs_are_what_each_page_says(
@@ -182,9 +269,9 @@ proptest! {
             let value = if near { value & 0xf0ff | 2 } else { value };
             memory.put(index as u64 * 8, &value.to_le_bytes());
         }
-        let mut window = Window::default();
-        for tables in [HopperTables::RootEntry(root), HopperTables::Root(vram(root & 0xf000))] {
-            window.set_tables(tables);
+        let mut window = Window::new(v3(GmmuRoot::Physical));
+        for tables in [GmmuRoot::RootEntry(root), GmmuRoot::Root(vram(root & 0xf000))] {
+            window.set_tables(v3(tables));
             for (address, len) in &accesses {
                 let mut data = vec![0; *len];
                 let _ = window.read(*address, &mut data, &memory);
