@@ -54,6 +54,9 @@ pub struct Hal {
     pub vram: VramSize,
 }
 
+/// All rows, oldest first.
+pub static ALL: [&Hal; 1] = [&GH100];
+
 /// What a chip is to the PCI bus.
 #[derive(Clone, Copy, Debug)]
 pub struct Pci {
