@@ -1,4 +1,6 @@
 use super::rig::*;
+use crate::Preemption;
+use gpuvmk_backend::{EngineBackend as _, FifoState};
 use gpuvmk_chip::gh100::methods::{copy, host, inline};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::*;
@@ -44,6 +46,34 @@ fn engines_work_at_the_same_time() {
         rig.gpu.destroy_channel(channel.id).unwrap();
     }
     assert_eq!(busy(&mut rig), []);
+}
+
+#[test]
+fn one_host_unit_serves_the_graphics_runlist_while_other_engines_work() {
+    let mut rig = Rig::new();
+    let (space, memory) = setup(&mut rig);
+    let ready = EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2;
+    let state = FifoState { enabled: true, pbdma_mask: 1, ready, large_pages_64k: false };
+    rig.gpu.core.set_fifo_state(state);
+    // Nobody is taken off an engine for others.
+    rig.gpu.core.set_preemption(Preemption::Methods);
+    let mut long = [EngineSet::COPY1, EngineSet::COPY2].map(|engines| rig.channel(space, engines));
+    let mut short = rig.channel(space, graphics());
+    for channel in &mut long {
+        // 4 TiB.
+        rig.submit(channel, &copy_lines(SRC, DST, 0, SIZE as u32, 1 << 20, 0));
+    }
+    let both = [Engine::Copy(1), Engine::Copy(2)];
+    rig.wait(|rig| busy(rig) == both);
+
+    for round in 1..=20 {
+        let words = [copy_lines(SRC, DST, 0, 64, 1, 0), semaphore(SEM, round, 1)].concat();
+        rig.run(&mut short, &words);
+        assert_eq!(u64::from(rig.read_u32(memory)), round);
+    }
+
+    assert!(busy(&mut rig).ends_with(&both));
+    assert!(long.iter().all(|channel| !rig.done(channel)) && rig.errors().is_empty());
 }
 
 #[test]
