@@ -11,6 +11,7 @@ pub mod gh100;
 mod kinds;
 pub mod methods;
 mod model;
+pub mod nv;
 pub mod register_doc;
 pub mod register_index;
 pub mod register_sets;

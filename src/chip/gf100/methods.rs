@@ -358,7 +358,7 @@ pub mod pcopy {
 }
 
 /// Class 902d: two-dimensional drawing.
-pub const CLASS_2D: u16 = 0x902d;
+pub const CLASS_2D: u16 = crate::nv::classes::FERMI_TWOD_A.method_class();
 /// Class 9097: three-dimensional drawing.
 pub const CLASS_3D: u16 = 0x9097;
 /// Class 90c0: compute.

@@ -19,17 +19,6 @@ mod version;
 
 pub use version::Abi;
 
-/// Asserts at build time that a struct has the size and the offsets that firmware expects.
-macro_rules! layout {
-    ($name:ident: $size:expr $(, $field:ident @ $offset:expr)* $(,)?) => {
-        const _: () = {
-            assert!(size_of::<$name>() == $size);
-            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
-        };
-    };
-}
-pub(crate) use layout;
-
 // The layouts hold native integers.
 const _: () = assert!(cfg!(target_endian = "little"));
 

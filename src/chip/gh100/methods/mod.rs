@@ -17,19 +17,20 @@ pub mod report;
 use crate::EngineSet;
 pub use crate::methods::{ClassDef, MethodDef};
 use crate::methods::{find, masked, method, run};
+use crate::nv::classes;
 
 /// HOPPER_CHANNEL_GPFIFO_A: the channel itself.
-pub const CLASS_HOST: u16 = 0xc86f;
+pub const CLASS_HOST: u16 = classes::HOPPER_CHANNEL_GPFIFO_A.method_class();
 /// HOPPER_DMA_COPY_A.
-pub const CLASS_COPY: u16 = 0xc8b5;
+pub const CLASS_COPY: u16 = classes::HOPPER_DMA_COPY_A.method_class();
 /// HOPPER_COMPUTE_A.
-pub const CLASS_COMPUTE: u16 = 0xcbc0;
+pub const CLASS_COMPUTE: u16 = classes::HOPPER_COMPUTE_A.method_class();
 /// HOPPER_A: three-dimensional drawing.
-pub const CLASS_3D: u16 = 0xcb97;
+pub const CLASS_3D: u16 = classes::HOPPER_A.method_class();
 /// FERMI_TWOD_A: two-dimensional drawing.
-pub const CLASS_2D: u16 = 0x902d;
+pub const CLASS_2D: u16 = classes::FERMI_TWOD_A.method_class();
 /// KEPLER_INLINE_TO_MEMORY_B.
-pub const CLASS_INLINE: u16 = 0xa140;
+pub const CLASS_INLINE: u16 = classes::KEPLER_INLINE_TO_MEMORY_B.method_class();
 
 /// Subchannel of the copy engine on the graphics runlist.
 pub const SUBCHANNEL_COPY: u8 = 4;
@@ -41,12 +42,16 @@ pub const GRAPHICS_SUBCHANNELS: [u16; 4] = [CLASS_3D, CLASS_COMPUTE, CLASS_INLIN
 
 /// The classes, in ascending order.
 pub const CLASSES: &[ClassDef] = &[
-    ClassDef { class: CLASS_2D, name: "FERMI_TWOD_A", methods: graphics::TWOD_METHODS },
-    ClassDef { class: CLASS_INLINE, name: "KEPLER_INLINE_TO_MEMORY_B", methods: inline::METHODS },
-    ClassDef { class: CLASS_HOST, name: "HOPPER_CHANNEL_GPFIFO_A", methods: host::METHODS },
-    ClassDef { class: CLASS_COPY, name: "HOPPER_DMA_COPY_A", methods: copy::METHODS },
-    ClassDef { class: CLASS_3D, name: "HOPPER_A", methods: graphics::THREED_METHODS },
-    ClassDef { class: CLASS_COMPUTE, name: "HOPPER_COMPUTE_A", methods: graphics::COMPUTE_METHODS },
+    ClassDef { class: CLASS_2D, name: classes::FERMI_TWOD_A.name, methods: graphics::TWOD_METHODS },
+    ClassDef { class: CLASS_INLINE, name: classes::KEPLER_INLINE_TO_MEMORY_B.name, methods: inline::METHODS },
+    ClassDef { class: CLASS_HOST, name: classes::HOPPER_CHANNEL_GPFIFO_A.name, methods: host::METHODS },
+    ClassDef { class: CLASS_COPY, name: classes::HOPPER_DMA_COPY_A.name, methods: copy::METHODS },
+    ClassDef { class: CLASS_3D, name: classes::HOPPER_A.name, methods: graphics::THREED_METHODS },
+    ClassDef {
+        class: CLASS_COMPUTE,
+        name: classes::HOPPER_COMPUTE_A.name,
+        methods: graphics::COMPUTE_METHODS,
+    },
 ];
 
 /// The engines that have objects of a class.

@@ -2,8 +2,7 @@
 //!
 //! The kernel's ioctl number has the structure's size in it, so a wrong size is refused by number already.
 
-use std::mem::{offset_of, size_of};
-
+use gpuvmk_chip::layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Handle;
@@ -37,16 +36,6 @@ pub mod escape {
     /// `NV_ESC_CHECK_VERSION_STR`.
     pub const CHECK_VERSION: u8 = 210;
 }
-
-macro_rules! layout {
-    ($name:ident, $size:literal $(, $field:ident @ $offset:literal)*) => {
-        const _: () = {
-            assert!(size_of::<$name>() == $size);
-            $(assert!(offset_of!($name, $field) == $offset);)*
-        };
-    };
-}
-pub(super) use layout;
 
 /// `NVOS64_PARAMETERS`: makes an object.
 #[repr(C)]

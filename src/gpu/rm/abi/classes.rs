@@ -1,49 +1,11 @@
 //! Classes of objects, and the parameters that making one takes.
 
-use std::mem::{offset_of, size_of};
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Handle;
-use super::calls::layout;
+use gpuvmk_chip::layout;
 
-/// A class: its number, and its name for messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// Class number.
-    pub number: u32,
-    /// NVIDIA's name of the class.
-    pub name: &'static str,
-}
-
-macro_rules! classes {
-    ($($name:ident = $number:literal;)*) => {
-        $(
-            #[doc = concat!("`", stringify!($name), "`.")]
-            pub const $name: Class = Class { number: $number, name: stringify!($name) };
-        )*
-    };
-}
-
-classes! {
-    NV01_ROOT_CLIENT = 0x0041;
-    NV01_DEVICE_0 = 0x0080;
-    NV20_SUBDEVICE_0 = 0x2080;
-    NV01_MEMORY_SYSTEM = 0x003e;
-    NV01_MEMORY_LOCAL_USER = 0x0040;
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x0071;
-    NV01_EVENT_OS_EVENT = 0x0079;
-    NV50_MEMORY_VIRTUAL = 0x50a0;
-    FERMI_VASPACE_A = 0x90f1;
-    KEPLER_CHANNEL_GROUP_A = 0xa06c;
-    HOPPER_USERMODE_A = 0xc661;
-    HOPPER_CHANNEL_GPFIFO_A = 0xc86f;
-    HOPPER_DMA_COPY_A = 0xc8b5;
-    FERMI_TWOD_A = 0x902d;
-    KEPLER_INLINE_TO_MEMORY_B = 0xa140;
-    HOPPER_A = 0xcb97;
-    HOPPER_COMPUTE_A = 0xcbc0;
-}
+pub use gpuvmk_chip::nv::classes::*;
 
 /// `NV0000_ALLOC_PARAMETERS`: a client.
 #[repr(C)]

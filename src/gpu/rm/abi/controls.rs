@@ -1,11 +1,9 @@
 //! Control calls: commands on an object, with a parameter structure each.
 
-use std::mem::{offset_of, size_of};
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Handle;
-use super::calls::layout;
+use gpuvmk_chip::layout;
 
 /// A control's parameters, which know their command.
 pub trait ControlParams: FromBytes + IntoBytes + KnownLayout + Immutable {

@@ -10,10 +10,9 @@ pub mod calls;
 pub mod classes;
 pub mod controls;
 pub mod flags;
-pub mod status;
 
 pub use branch::Branch;
-pub use status::RmStatus;
+pub use gpuvmk_chip::nv::status::RmStatus;
 
 /// A handle: the number of an object of one client.
 #[derive(

@@ -1,5 +1,5 @@
+use super::RmStatus;
 use super::branch::{Branch, version_of_proc_file};
-use super::status::RmStatus;
 
 #[test]
 fn version_of_a_known_branch_and_its_branch() {

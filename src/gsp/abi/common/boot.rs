@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
 use crate::abi::values::QueueArguments;
+use gpuvmk_chip::layout;
 
 /// A region of memory that the operating system of GSP (libos) is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -16,7 +16,7 @@ pub struct LibosMemoryRegionInitArgument {
     pub loc: u8,
     pub pad: [u8; 6],
 }
-layout!(LibosMemoryRegionInitArgument: 0x20, pa @ 8, size @ 0x10, kind @ 0x18, loc @ 0x19);
+layout!(LibosMemoryRegionInitArgument, 0x20, pa @ 8, size @ 0x10, kind @ 0x18, loc @ 0x19);
 
 pub const LIBOS_MEMORY_REGION_CONTIGUOUS: u8 = 1;
 pub const LIBOS_MEMORY_REGION_LOC_SYSMEM: u8 = 1;
@@ -46,7 +46,7 @@ pub struct MESSAGE_QUEUE_INIT_ARGUMENTS {
     pub cmdQueueOffset: u64,
     pub statQueueOffset: u64,
 }
-layout!(MESSAGE_QUEUE_INIT_ARGUMENTS: 0x20, pageTableEntryCount @ 8, cmdQueueOffset @ 0x10, statQueueOffset @ 0x18);
+layout!(MESSAGE_QUEUE_INIT_ARGUMENTS, 0x20, pageTableEntryCount @ 8, cmdQueueOffset @ 0x10, statQueueOffset @ 0x18);
 
 /// Where the queues are: the beginning of RMARGS. `None`: `raw` is too short.
 pub fn queue_arguments(raw: &[u8]) -> Option<QueueArguments> {

@@ -6,7 +6,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 /// Page and element size.
 pub const GSP_PAGE_SIZE: usize = 0x1000;
@@ -26,7 +26,7 @@ pub struct msgqTxHeader {
     pub rxHdrOff: u32,
     pub entryOff: u32,
 }
-layout!(msgqTxHeader: 0x20, msgSize @ 8, writePtr @ 0x10, rxHdrOff @ 0x18, entryOff @ 0x1c);
+layout!(msgqTxHeader, 0x20, msgSize @ 8, writePtr @ 0x10, rxHdrOff @ 0x18, entryOff @ 0x1c);
 
 /// `flags`: the read pointer of a queue lies behind the header of the other queue.
 pub const MSGQ_FLAGS_SWAP_RX: u32 = 1;
@@ -42,7 +42,7 @@ pub struct GSP_MSG_QUEUE_ELEMENT {
     pub elemCount: u32,
     pub pad: u32,
 }
-layout!(GSP_MSG_QUEUE_ELEMENT: 0x30, checkSum @ 0x20, seqNum @ 0x24, elemCount @ 0x28);
+layout!(GSP_MSG_QUEUE_ELEMENT, 0x30, checkSum @ 0x20, seqNum @ 0x24, elemCount @ 0x28);
 
 /// Header of an RPC, behind the element header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -58,7 +58,7 @@ pub struct rpc_message_header_v03_00 {
     pub sequence: u32,
     pub spare: u32,
 }
-layout!(rpc_message_header_v03_00: 0x20, length @ 8, function @ 0xc, rpc_result @ 0x10, sequence @ 0x18);
+layout!(rpc_message_header_v03_00, 0x20, length @ 8, function @ 0xc, rpc_result @ 0x10, sequence @ 0x18);
 
 /// `header_version`.
 pub const RPC_HEADER_VERSION: u32 = 0x0300_0000;

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
 pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;
@@ -25,7 +25,7 @@ pub struct PACKED_REGISTRY_TABLE {
     pub size: u32,
     pub numEntries: u32,
 }
-layout!(PACKED_REGISTRY_TABLE: 8);
+layout!(PACKED_REGISTRY_TABLE, 8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -35,7 +35,7 @@ pub struct rpc_update_bar_pde_v15_00 {
     pub entryValue: u64,
     pub entryLevelShift: u64,
 }
-layout!(rpc_update_bar_pde_v15_00: 0x18, entryValue @ 8, entryLevelShift @ 0x10);
+layout!(rpc_update_bar_pde_v15_00, 0x18, entryValue @ 8, entryLevelShift @ 0x10);
 
 pub const NV_RPC_UPDATE_PDE_BAR_1: u32 = 0;
 pub const NV_RPC_UPDATE_PDE_BAR_2: u32 = 1;
@@ -52,7 +52,7 @@ pub struct rpc_gsp_rm_alloc_v03_00 {
     pub flags: u32,
     pub reserved: u32,
 }
-layout!(rpc_gsp_rm_alloc_v03_00: 0x20, hClass @ 0xc, status @ 0x10, paramsSize @ 0x14);
+layout!(rpc_gsp_rm_alloc_v03_00, 0x20, hClass @ 0xc, status @ 0x10, paramsSize @ 0x14);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -64,7 +64,7 @@ pub struct rpc_gsp_rm_control_v03_00 {
     pub paramsSize: u32,
     pub flags: u32,
 }
-layout!(rpc_gsp_rm_control_v03_00: 0x18, cmd @ 8, status @ 0xc, paramsSize @ 0x10);
+layout!(rpc_gsp_rm_control_v03_00, 0x18, cmd @ 8, status @ 0xc, paramsSize @ 0x10);
 
 /// `rpc_free_v03_00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -75,7 +75,7 @@ pub struct NVOS00_PARAMETERS_v03_00 {
     pub hObjectOld: u32,
     pub status: u32,
 }
-layout!(NVOS00_PARAMETERS_v03_00: 0x10, hObjectOld @ 8, status @ 0xc);
+layout!(NVOS00_PARAMETERS_v03_00, 0x10, hObjectOld @ 8, status @ 0xc);
 
 /// A list of pages follows: 8 bytes each, page frame numbers where `idr` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -96,7 +96,7 @@ pub struct rpc_alloc_memory_v13_01 {
     pub pteDesc: u32,
     pub pad3: u32,
 }
-layout!(rpc_alloc_memory_v13_01: 0x38, length @ 0x20, pageCount @ 0x28, pteDesc @ 0x30);
+layout!(rpc_alloc_memory_v13_01, 0x38, length @ 0x20, pageCount @ 0x28, pteDesc @ 0x30);
 
 impl rpc_alloc_memory_v13_01 {
     /// Entries of the list that follows.
@@ -113,4 +113,4 @@ pub struct rpc_unloading_guest_driver_v1F_07 {
     pub pad: u16,
     pub newLevel: u32,
 }
-layout!(rpc_unloading_guest_driver_v1F_07: 8, newLevel @ 4);
+layout!(rpc_unloading_guest_driver_v1F_07, 8, newLevel @ 4);

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 /// Names the guest's memory that GSP's state is kept in while it has no power. The driver fills it in;
 /// `internal` is the firmware's.
@@ -19,7 +19,7 @@ pub struct GspFwSRMeta {
     pub subrevision: u32,
     pub padding: [u32; 22],
 }
-layout!(GspFwSRMeta: 0x100, sizeOfSuspendResumeData @ 0x18, internal @ 0x20, flags @ 0xa0);
+layout!(GspFwSRMeta, 0x100, sizeOfSuspendResumeData @ 0x18, internal @ 0x20, flags @ 0xa0);
 
 pub const GSP_FW_SR_META_MAGIC: u64 = 0x8a3b_b9e6_c6c3_9d93;
 pub const GSP_FW_SR_META_REVISION: u64 = 2;

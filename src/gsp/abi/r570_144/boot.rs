@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::common::boot::MESSAGE_QUEUE_INIT_ARGUMENTS;
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -13,7 +13,7 @@ pub struct GSP_SR_INIT_ARGUMENTS {
     pub bInPMTransition: u8,
     pub pad: [u8; 3],
 }
-layout!(GSP_SR_INIT_ARGUMENTS: 0xc);
+layout!(GSP_SR_INIT_ARGUMENTS, 0xc);
 
 /// RMARGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -27,4 +27,4 @@ pub struct GSP_ARGUMENTS_CACHED {
     pub profilerPa: u64,
     pub profilerSize: u64,
 }
-layout!(GSP_ARGUMENTS_CACHED: 0x48, srInitArguments @ 0x20, gpuInstance @ 0x2c, bDmemStack @ 0x30, profilerPa @ 0x38);
+layout!(GSP_ARGUMENTS_CACHED, 0x48, srInitArguments @ 0x20, gpuInstance @ 0x2c, bDmemStack @ 0x30, profilerPa @ 0x38);

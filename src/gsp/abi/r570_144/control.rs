@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 pub const NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY: u32 = 0x0080_1813;
 pub const NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY: u32 = 0x0080_1814;
@@ -38,7 +38,7 @@ pub struct NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS {
     pub subDeviceId: u32,
     pub pasid: u32,
 }
-layout!(NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS: 0x20, flags @ 0xc, hVASpace @ 0x10);
+layout!(NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, 0x20, flags @ 0xc, hVASpace @ 0x10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -46,7 +46,7 @@ pub struct NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS {
     pub hVASpace: u32,
     pub subDeviceId: u32,
 }
-layout!(NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS: 8);
+layout!(NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS, 8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -70,7 +70,7 @@ pub struct NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS {
     pub pad: u32,
     pub levels: [NV90F1_PDE_LEVEL; 6],
 }
-layout!(NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS: 0xb8, numLevelsToCopy @ 0x20, levels @ 0x28);
+layout!(NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS, 0xb8, numLevelsToCopy @ 0x20, levels @ 0x28);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -88,7 +88,7 @@ pub struct NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS {
     /// Address, virtual address, size, attributes and buffer id: the GPU behind has buffers of its own.
     pub promoteEntry: [[u8; 0x20]; 16],
 }
-layout!(NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS: 0x230, hChanClient @ 0xc, entryCount @ 0x28, promoteEntry @ 0x30);
+layout!(NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, 0x230, hChanClient @ 0xc, entryCount @ 0x28, promoteEntry @ 0x30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -96,7 +96,7 @@ pub struct NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS {
     pub gpcId: u32,
     pub tpcMask: u32,
 }
-layout!(NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS: 8);
+layout!(NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS, 8);
 
 /// Bytes of `NV2080_CTRL_GPU_GET_CONSTRUCTED_FALCON_INFO_PARAMS`: a count, and 64 entries.
 pub const NV2080_CTRL_GPU_GET_CONSTRUCTED_FALCON_INFO_PARAMS_SIZE: usize = 0x504;
@@ -112,7 +112,7 @@ pub struct NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS {
     pub info16: u16,
     pub pad2: u16,
 }
-layout!(NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS: 0x14);
+layout!(NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS, 0x14);
 
 /// `action`: the highest that exists (2 is REPEAT).
 pub const NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT: u32 = 2;
@@ -130,7 +130,7 @@ pub struct NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_BUFFER_INFO {
 pub struct NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS {
     pub engineContextBuffersInfo: [[NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_BUFFER_INFO; 0x1a]; 8],
 }
-layout!(NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS: 0x680);
+layout!(NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, 0x680);
 
 /// `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*` of the buffers that every graphics channel
 /// has: GRAPHICS, PAGEPOOL, PATCH, BUNDLE_CB, ATTRIBUTE_CB, RTV_CB_GLOBAL, FECS_EVENT, PRIV_ACCESS_MAP.
@@ -145,7 +145,7 @@ pub struct NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY {
     pub vectorStall: u32,
     pub vectorNonStall: u32,
 }
-layout!(NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY: 0x10, vectorStall @ 8);
+layout!(NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY, 0x10, vectorStall @ 8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -155,7 +155,7 @@ pub struct NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS {
     pub subtreeMap: [[u8; 2]; 7],
     pub pad: u16,
 }
-layout!(NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS: 0x814, table @ 4, subtreeMap @ 0x804);
+layout!(NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS, 0x814, table @ 4, subtreeMap @ 0x804);
 
 /// A vector that does not exist.
 pub const NV_INTR_VECTOR_INVALID: u32 = 0xffff_ffff;
@@ -185,7 +185,7 @@ pub struct NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS {
     pub ltsPerLtcCount: u32,
 }
 layout!(
-    NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS: 0x28,
+    NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS, 0x28,
     bUseRawModeComptaglineAllocation @ 2,
     bDisableCompbitBacking @ 3,
     l2CacheSize @ 8,
@@ -215,7 +215,7 @@ pub struct NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS {
     pub pad2: u32,
 }
 layout!(
-    NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS: 0x50,
+    NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS, 0x50,
     AddressSpace @ 0x10,
     backingStoreBase @ 0x28,
     privRegionStartOffset @ 0x40,
@@ -233,7 +233,7 @@ pub struct NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS {
     pub pad: [u8; 7],
     pub sysmemAddrOfSuspendResumeData: u64,
 }
-layout!(NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS: 0x18, sysmemAddrOfSuspendResumeData @ 0x10);
+layout!(NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, 0x18, sysmemAddrOfSuspendResumeData @ 0x10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -244,7 +244,7 @@ pub struct NV2080_CTRL_FIFO_DEVICE_ENTRY {
     pub numPbdmas: u32,
     pub engineName: [u8; 16],
 }
-layout!(NV2080_CTRL_FIFO_DEVICE_ENTRY: 0x64, engineName @ 0x54);
+layout!(NV2080_CTRL_FIFO_DEVICE_ENTRY, 0x64, engineName @ 0x54);
 
 pub const ENGINE_INFO_TYPE_ENG_DESC: usize = 0;
 pub const ENGINE_INFO_TYPE_FIFO_TAG: usize = 1;
@@ -265,7 +265,7 @@ pub struct NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS {
     pub pad: [u8; 3],
     pub entries: [NV2080_CTRL_FIFO_DEVICE_ENTRY; 32],
 }
-layout!(NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS: 0xc8c, bMore @ 8, entries @ 0xc);
+layout!(NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS, 0xc8c, bMore @ 8, entries @ 0xc);
 
 /// `NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS`: ten numbers.
 pub type NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS = [u32; 10];

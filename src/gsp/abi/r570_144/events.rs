@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
 use crate::abi::values::RcTriggered;
+use gpuvmk_chip::layout;
 
 /// A channel was stopped; no journal follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -24,7 +24,7 @@ pub struct rpc_rc_triggered_v17_02 {
     pub pad2: [u8; 3],
     pub rcJournalBufferSize: u32,
 }
-layout!(rpc_rc_triggered_v17_02: 0x30, exceptType @ 0x10, mmuFaultAddrLo @ 0x1c, mmuFaultType @ 0x24);
+layout!(rpc_rc_triggered_v17_02, 0x30, exceptType @ 0x10, mmuFaultAddrLo @ 0x1c, mmuFaultType @ 0x24);
 
 impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
     fn from(event: RcTriggered) -> Self {

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
+use gpuvmk_chip::layout;
 
 /// Bytes of `NV0000_ALLOC_PARAMETERS`.
 pub const NV0000_ALLOC_PARAMETERS_SIZE: usize = 0x78;
@@ -22,7 +22,7 @@ pub struct NV0005_ALLOC_PARAMETERS {
     pub notifyIndex: u32,
     pub data: u64,
 }
-layout!(NV0005_ALLOC_PARAMETERS: 0x18, notifyIndex @ 0xc);
+layout!(NV0005_ALLOC_PARAMETERS, 0x18, notifyIndex @ 0xc);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -36,7 +36,7 @@ pub struct NV_VASPACE_ALLOCATION_PARAMETERS {
     pub pad: u32,
     pub vaBase: u64,
 }
-layout!(NV_VASPACE_ALLOCATION_PARAMETERS: 0x30, vaSize @ 8, vaBase @ 0x28);
+layout!(NV_VASPACE_ALLOCATION_PARAMETERS, 0x30, vaSize @ 8, vaBase @ 0x28);
 
 /// The driver keeps the page tables.
 pub const NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED: u32 = 1 << 3;
@@ -49,7 +49,7 @@ pub struct NV_MEMORY_DESC_PARAMS {
     pub addressSpace: u32,
     pub cacheAttrib: u32,
 }
-layout!(NV_MEMORY_DESC_PARAMS: 0x18, addressSpace @ 0x10);
+layout!(NV_MEMORY_DESC_PARAMS, 0x18, addressSpace @ 0x10);
 
 /// `addressSpace`: VRAM.
 pub const ADDR_FBMEM: u32 = 2;
@@ -87,7 +87,7 @@ pub struct NV_CHANNEL_ALLOC_PARAMS {
     pub tpcConfigID: u32,
     pub pad: u32,
 }
-layout!(NV_CHANNEL_ALLOC_PARAMS: 0x170, gpFifoOffset @ 8, flags @ 0x14, hVASpace @ 0x1c, hUserdMemory @ 0x20,
+layout!(NV_CHANNEL_ALLOC_PARAMS, 0x170, gpFifoOffset @ 8, flags @ 0x14, hVASpace @ 0x1c, hUserdMemory @ 0x20,
     userdOffset @ 0x40, engineType @ 0x80, instanceMem @ 0x90, userdMem @ 0xa8, ramfcMem @ 0xc0, mthdbufMem @ 0xd8,
     internalFlags @ 0xf4, errorNotifierMem @ 0xf8, ProcessID @ 0x128, encryptIv @ 0x130);
 
@@ -118,4 +118,4 @@ pub struct NVC0B5_ALLOCATION_PARAMETERS {
     pub version: u32,
     pub engineType: u32,
 }
-layout!(NVC0B5_ALLOCATION_PARAMETERS: 8);
+layout!(NVC0B5_ALLOCATION_PARAMETERS, 8);

@@ -3,8 +3,8 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::layout;
 use crate::abi::values::StaticInfo;
+use gpuvmk_chip::layout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -18,7 +18,7 @@ pub struct NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO {
     pub bProtected: u8,
     pub blackList: [u8; 17],
 }
-layout!(NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO: 0x30, performance @ 0x18, supportCompressed @ 0x1c);
+layout!(NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, 0x30, performance @ 0x18, supportCompressed @ 0x1c);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -59,7 +59,7 @@ pub struct GspStaticConfigInfo {
     pub nonWprHeapOffset: u64,
     pub frtsOffset: u64,
 }
-layout!(GspStaticConfigInfo: 0x678, gidInfo @ 0x18, SKUInfo @ 0x124, numFBRegions @ 0x158, fbRegion @ 0x160,
+layout!(GspStaticConfigInfo, 0x678, gidInfo @ 0x18, SKUInfo @ 0x124, numFBRegions @ 0x158, fbRegion @ 0x160,
     sriovCaps @ 0x460, engineCaps @ 0x4b4, fb_length @ 0x4c8, fbp_mask @ 0x4e0, gpuNameString @ 0x4ec,
     gpuNameString_Unicode @ 0x56c, board @ 0x5ec, bar1PdeBase @ 0x600, bar2PdeBase @ 0x608, display @ 0x610,
     hInternalClient @ 0x640, host @ 0x64c, ecidInfo @ 0x650, nonWprHeapOffset @ 0x668, frtsOffset @ 0x670);

@@ -1,4 +1,4 @@
-//! Status numbers of the NVIDIA driver, and their names.
+//! Status numbers of the resource manager, and their names (`nvstatuscodes.h`).
 
 use std::fmt;
 

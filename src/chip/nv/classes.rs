@@ -1,0 +1,67 @@
+//! Numbers of classes, and their names.
+
+/// A class: its number, and its name for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Class number.
+    pub number: u32,
+    /// NVIDIA's name of the class.
+    pub name: &'static str,
+}
+
+impl Class {
+    /// Its number as SET_OBJECT has it, in 16 bits.
+    pub const fn method_class(self) -> u16 {
+        let [low, high, ..] = self.number.to_le_bytes();
+        u16::from_le_bytes([low, high])
+    }
+}
+
+macro_rules! classes {
+    ($($name:ident = $number:literal;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            pub const $name: Class = Class { number: $number, name: stringify!($name) };
+        )*
+
+        /// All of them, in ascending order.
+        pub const ALL: &[Class] = &[$($name,)*];
+    };
+}
+
+classes! {
+    NV01_ROOT = 0x0000;
+    NV01_EVENT = 0x0005;
+    NV01_MEMORY_SYSTEM = 0x003e;
+    NV01_MEMORY_LOCAL_USER = 0x0040;
+    NV01_ROOT_CLIENT = 0x0041;
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x0071;
+    NV01_EVENT_KERNEL_CALLBACK = 0x0078;
+    NV01_EVENT_OS_EVENT = 0x0079;
+    NV01_EVENT_KERNEL_CALLBACK_EX = 0x007e;
+    NV01_DEVICE_0 = 0x0080;
+    NV01_MEMORY_LIST_SYSTEM = 0x0081;
+    NV01_MEMORY_LIST_FBMEM = 0x0082;
+    NV20_SUBDEVICE_0 = 0x2080;
+    NV50_MEMORY_VIRTUAL = 0x50a0;
+    FERMI_TWOD_A = 0x902d;
+    FERMI_VASPACE_A = 0x90f1;
+    KEPLER_CHANNEL_GROUP_A = 0xa06c;
+    KEPLER_INLINE_TO_MEMORY_B = 0xa140;
+    HOPPER_USERMODE_A = 0xc661;
+    HOPPER_CHANNEL_GPFIFO_A = 0xc86f;
+    HOPPER_DMA_COPY_A = 0xc8b5;
+    HOPPER_A = 0xcb97;
+    HOPPER_COMPUTE_A = 0xcbc0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_in_order_and_fit_in_a_method() {
+        assert!(ALL.is_sorted_by(|one, next| one.number < next.number));
+        assert!(ALL.iter().all(|class| u32::from(class.method_class()) == class.number));
+    }
+}
