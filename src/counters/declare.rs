@@ -123,12 +123,13 @@ impl Counter {
 /// * `fact`: no counter.
 ///
 /// Documentation is the help. With `kept as Name` after the struct's name, a struct of that name is made too,
-/// which many threads may count in ([`Kept`](crate::Kept)); all fields are `u64` then.
+/// which many threads may count in ([`Kept`](crate::Kept)); all fields are `u64` then. That struct may have
+/// more fields, in braces after `with`.
 #[macro_export]
 macro_rules! counters {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident kept as $kept:ident {
+        pub struct $name:ident kept as $kept:ident $(with { $($more:tt)+ })? {
             $( $(#[doc = $doc:literal])+ pub $field:ident: u64 = $clause:tt, )+
         }
     ) => {
@@ -143,6 +144,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct $kept {
             $( $(#[doc = $doc])+ pub $field: $crate::Kept, )+
+            $($($more)+)?
         }
 
         impl $kept {

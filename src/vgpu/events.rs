@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::channel_flags::ChannelFlags;
-use super::status::{Counter, Counters};
+use super::status::Counters;
 use gpuvmk_aggregator::link::EventHandler;
 use gpuvmk_aggregator::protocol::Event;
 use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
+use gpuvmk_counters::Kept;
 
 /// The register face, once it is connected.
 pub(super) type Face = Arc<OnceLock<Arc<dyn EngineEvents>>>;
@@ -101,7 +102,7 @@ impl EventPath {
     }
 
     /// The counter of such a stop.
-    fn stop_counter(&self, cause: &StopCause) -> &Counter {
+    fn stop_counter(&self, cause: &StopCause) -> &Kept {
         match cause {
             StopCause::Fault(_) => &self.counters.events_fault,
             StopCause::Host(_) => &self.counters.events_host_error,

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::status::Counter;
 use gpuvmk_aggregator::limit::Limit;
 use gpuvmk_aggregator::report::Usage;
 use gpuvmk_backend::ObjectUsage;
+use gpuvmk_counters::Kept;
 use gpuvmk_host::pace::Pace;
 use gpuvmk_observe::log_limit;
 use gpuvmk_pci::InterruptSink;
@@ -58,7 +58,7 @@ pub struct Rate {
     /// `None`: there is no limit.
     pace: Option<Mutex<Pace>>,
     asked: AtomicU64,
-    waits: Counter,
+    waits: Kept,
 }
 
 impl Rate {
@@ -66,7 +66,7 @@ impl Rate {
     pub fn new(per_second: u32) -> Self {
         let pace = (per_second > 0).then(|| Mutex::new(Pace::new(per_second, BURST)));
         let start = Instant::now();
-        Self { start, limit: per_second, pace, asked: AtomicU64::new(0), waits: Counter::default() }
+        Self { start, limit: per_second, pace, asked: AtomicU64::new(0), waits: Kept::default() }
     }
 
     /// Counts one, and waits until it may be. True when it had to wait.
@@ -104,8 +104,8 @@ pub struct Meters {
     /// Interrupts to the guest.
     pub interrupts: Rate,
     bad_pages: AtomicU64,
-    too_many_bad_pages: Counter,
-    too_many_tables: Counter,
+    too_many_bad_pages: Kept,
+    too_many_tables: Kept,
     /// Objects of a driver that asks firmware for them, once it did.
     objects: Mutex<Option<Usage>>,
 }
@@ -119,8 +119,8 @@ impl Meters {
             requests: Rate::new(quotas.requests),
             interrupts: Rate::new(quotas.interrupts),
             bad_pages: AtomicU64::new(0),
-            too_many_bad_pages: Counter::default(),
-            too_many_tables: Counter::default(),
+            too_many_bad_pages: Kept::default(),
+            too_many_tables: Kept::default(),
             objects: Mutex::default(),
         }
     }

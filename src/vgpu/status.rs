@@ -1,12 +1,12 @@
 //! Counters and state of a vGPU, for people and for the control socket.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::RefusalKind;
 use gpuvmk_aggregator::report::{FailSafeReason, FailSafeState};
+use gpuvmk_counters::counters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_observe::latency::{Latency, Times};
 
@@ -86,137 +86,89 @@ pub enum State {
     FailSafe(FailSafe),
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts since the vGPU began, as they are kept.
-        #[derive(Debug, Default)]
-        pub struct Counters {
-            /// How long walks take that map and that unmap.
-            pub walk_times: WalkTimes,
-            $($(#[$doc])* pub $name: Counter,)*
-        }
-
-        /// Counts since the vGPU began.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        /// `name=count`, for those that are not 0.
-        impl fmt::Display for Counts {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let all = [$((stringify!($name), self.$name),)*];
-                let mut separator = "";
-                for (name, count) in all.into_iter().filter(|(_, count)| *count != 0) {
-                    write!(f, "{separator}{name}={count}")?;
-                    separator = " ";
-                }
-                Ok(())
-            }
-        }
-
-        impl Counters {
-            pub fn read(&self) -> Counts {
-                Counts { $($name: self.$name.0.load(Ordering::Relaxed),)* }
-            }
-        }
-    };
-}
-
 counters! {
-    /// TLB invalidations by the guest.
-    flushes,
-    /// Those whose page directory no channel uses; they cost nothing.
-    flushes_unused,
-    /// Walks of an address space.
-    walks,
-    /// Time spent in walks, requests to the aggregator included, in nanoseconds.
-    walk_nanos,
-    /// Time of them that was spent waiting for the aggregator, in nanoseconds.
-    update_nanos,
-    /// Pages of guest page tables that were compared.
-    table_pages,
-    /// Pages of guest page tables that are not in the guest's memory.
-    tables_unreadable,
-    /// Number of runs that were mapped.
-    runs_mapped,
-    /// Pages in them.
-    pages_mapped,
-    /// Number of runs that were unmapped.
-    runs_unmapped,
-    /// Pages in them.
-    pages_unmapped,
-    /// Pages left unmapped because their target is not the guest's memory, counted at each walk.
-    pages_withheld,
-    /// Runs left unmapped because the physical GPU has no such virtual addresses.
-    runs_unreachable,
-    /// Pages that moved into BAR3's memory or out of it.
-    bar3_pages_moved,
-    /// Pages that the guest's tables show in BAR3 and that it cannot show, each time that was found.
-    bar3_pages_not_shown,
-    /// Doorbells passed on.
-    doorbells,
-    /// Doorbells of channels that do not exist on the host.
-    doorbells_dropped,
-    /// Requests to the aggregator.
-    requests,
-    /// Requests that it refused.
-    refusals,
-    /// Instance blocks that were refused here.
-    bad_instances,
-    /// Channel numbers that were not granted.
-    bad_channels,
-    /// Channels that got work although the host did not have them, and whose end was reported to the guest.
-    channels_refused,
-    /// Channels and objects that firmware's part refused the driver.
-    refused_to_guest,
-    /// Number of committed runlists.
-    runlists,
-    /// Entries dropped from them.
-    runlist_entries_dropped,
-    /// Engine resets by the guest.
-    engine_resets,
-    /// Requests of the guest that were dropped in fail-safe state.
-    dropped_in_fail_safe,
-    /// Number of function resets.
-    resets,
-    /// Connections made anew after the aggregator was gone.
-    reconnects,
-    /// Messages that the aggregator sent the guest's driver itself.
-    messages_posted,
-    /// Notifications of completed work.
-    events_non_stall,
-    /// Number of MMU faults.
-    events_fault,
-    /// Channels stopped by the host unit.
-    events_host_error,
-    /// Channels stopped by the graphics engine.
-    events_graphics_error,
-    /// Channels stopped by the physical GPU's own manager.
-    events_channel_error,
-    /// Channels taken off because they made no progress.
-    events_hung,
-    /// Number of completed preemptions.
-    events_preempted,
-    /// Events that came for a channel that is gone.
-    events_stale,
-}
-
-/// A counter that several threads may increase.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub fn one(&self) {
-        self.add(1);
+    /// Counts since the vGPU began.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Counts kept as Counters with {
+        /// How long walks take that map and that unmap.
+        pub walk_times: WalkTimes,
+    } {
+        /// TLB invalidations by the guest.
+        pub flushes: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Those whose page directory no channel uses; they cost nothing.
+        pub flushes_unused: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Walks of an address space.
+        pub walks: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Time spent in walks, requests to the aggregator included, in nanoseconds.
+        pub walk_nanos: u64 = (counter Nanos only "the device back end logs it at its end"),
+        /// Time of them that was spent waiting for the aggregator, in nanoseconds.
+        pub update_nanos: u64 = (counter Nanos only "the device back end logs it at its end"),
+        /// Pages of guest page tables that were compared.
+        pub table_pages: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages of guest page tables that are not in the guest's memory.
+        pub tables_unreadable: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of runs that were mapped.
+        pub runs_mapped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages in them.
+        pub pages_mapped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of runs that were unmapped.
+        pub runs_unmapped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages in them.
+        pub pages_unmapped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages left unmapped because their target is not the guest's memory, counted at each walk.
+        pub pages_withheld: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Runs left unmapped because the physical GPU has no such virtual addresses.
+        pub runs_unreachable: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages that moved into BAR3's memory or out of it.
+        pub bar3_pages_moved: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Pages that the guest's tables show in BAR3 and that it cannot show, each time that was found.
+        pub bar3_pages_not_shown: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Doorbells passed on.
+        pub doorbells: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Doorbells of channels that do not exist on the host.
+        pub doorbells_dropped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Requests to the aggregator.
+        pub requests: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Requests that it refused.
+        pub refusals: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Instance blocks that were refused here.
+        pub bad_instances: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channel numbers that were not granted.
+        pub bad_channels: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels that got work although the host did not have them, and whose end was reported to the guest.
+        pub channels_refused: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels and objects that firmware's part refused the driver.
+        pub refused_to_guest: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of committed runlists.
+        pub runlists: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Entries dropped from them.
+        pub runlist_entries_dropped: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Engine resets by the guest.
+        pub engine_resets: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Requests of the guest that were dropped in fail-safe state.
+        pub dropped_in_fail_safe: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of function resets.
+        pub resets: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Connections made anew after the aggregator was gone.
+        pub reconnects: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Messages that the aggregator sent the guest's driver itself.
+        pub messages_posted: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Notifications of completed work.
+        pub events_non_stall: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of MMU faults.
+        pub events_fault: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels stopped by the host unit.
+        pub events_host_error: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels stopped by the graphics engine.
+        pub events_graphics_error: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels stopped by the physical GPU's own manager.
+        pub events_channel_error: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Channels taken off because they made no progress.
+        pub events_hung: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Number of completed preemptions.
+        pub events_preempted: u64 = (counter Number only "the device back end logs it at its end"),
+        /// Events that came for a channel that is gone.
+        pub events_stale: u64 = (counter Number only "the device back end logs it at its end"),
     }
 }
 
