@@ -1,10 +1,10 @@
 //! How driver and firmware say it: by version of the firmware.
 //!
 //! GSP's message ABI has no compatibility promise: a driver is built for one firmware version. [`common`] has
-//! what is the same in every version known. What differs (boot arguments, static info, parameters, numbers of
-//! controls, events) is one module a version, which fills in an [`Abi`]: tables of functions, classes and
-//! controls, whose rows read a driver's bytes into [`values`] and write [`values`] for it. The model knows
-//! nothing else, and nothing outside of this folder names a version.
+//! the parts that are the same in every known version. The others (boot arguments, static info, parameters,
+//! numbers of controls, events) are in one module a version, which fills in an [`Abi`]: tables of functions,
+//! classes and controls, whose rows read a driver's bytes into [`values`] and write [`values`] for it. The
+//! model knows nothing else, and nothing outside of this folder names a version.
 //!
 //! Sources: headers of open-gpu-kernel-modules, and `nvkm/subdev/gsp/rm` of Linux 7.2.
 

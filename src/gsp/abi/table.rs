@@ -26,7 +26,7 @@ pub enum Type {
     AddressSpace,
     /// A channel.
     Channel,
-    /// What a channel uses an engine by.
+    /// The object by which a channel uses an engine.
     EngineObject,
     /// An event.
     Event,
@@ -49,7 +49,7 @@ pub struct Function {
     pub doc: &'static str,
 }
 
-/// What an RPC function asks for. Bodies are the same in all versions ([`super::common::calls`]).
+/// The call of an RPC function. Bodies are the same in all versions ([`super::common::calls`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionCall {
     /// A control of an object.
@@ -66,7 +66,7 @@ pub enum FunctionCall {
     StaticInfo,
     /// The top entry of a BAR's page tables.
     UpdateBarPde,
-    /// What the driver knows of the host, in [`super::Abi::system_info`] bytes.
+    /// The driver's facts about the host, in [`super::Abi::system_info`] bytes.
     SystemInfo,
     /// Registry keys.
     Registry,
@@ -79,19 +79,19 @@ pub struct Class {
     pub number: u32,
     /// NVIDIA's name.
     pub name: &'static str,
-    /// What they can be below.
+    /// The types that their parents can have.
     pub parents: &'static [Type],
     /// Bytes of parameters.
     pub size: usize,
     /// They can be left out.
     pub is_optional: bool,
-    /// What its objects are, and how this version lays their parameters out.
+    /// The type of its objects, and this version's layout of their parameters.
     pub parameters: ClassParameters,
-    /// What it is, in a sentence.
+    /// A description, in a sentence.
     pub doc: &'static str,
 }
 
-/// What objects of a class are, and how parameters of the size that the table says are read.
+/// The type of a class's objects, and how parameters of the table's size are read.
 #[derive(Clone, Copy, Debug)]
 pub enum ClassParameters {
     /// A device.
@@ -150,7 +150,7 @@ pub struct Control {
     pub number: u32,
     /// NVIDIA's name.
     pub name: &'static str,
-    /// What it is sent to.
+    /// The type of object that it is sent to.
     pub object: Type,
     /// Bytes of its parameters.
     pub size: usize,
@@ -174,7 +174,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// What kind of answer it is, for the document.
+    /// The kind of answer, for the document.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Handler(_) => "handler",
@@ -184,21 +184,21 @@ impl Answer {
     }
 }
 
-/// Reads parameters of the size that the table says. The error is what the driver is told.
+/// Reads parameters of the table's size. The error is the status for the driver.
 pub type Read<T> = fn(&[u8]) -> Result<T, Status>;
 
 /// Writes an answer over parameters of the size that the table says.
 pub type Write<T> = fn(&T, &mut [u8]);
 
-/// What a control asks of the model, and how this version lays that out. What is not written over goes
-/// back as it came.
+/// A control's call to the model, and this version's layout of its parameters. Bytes that are not written go
+/// back unchanged.
 #[derive(Clone, Copy, Debug)]
 pub enum ControlCall {
     /// Lets a channel run, or holds it back.
     ScheduleChannel(Read<bool>),
     /// Binds a channel to an engine; none: no engine has that number.
     BindChannel(Read<Option<Engine>>),
-    /// What the driver writes to the doorbell for a channel.
+    /// The token that the driver writes to the doorbell for a channel.
     WorkSubmitToken(Write<u32>),
     /// Holds all channels back, or lets them run again.
     HoldChannels(Read<bool>),
@@ -238,7 +238,7 @@ pub enum ControlCall {
     SuspendMemory(Read<SuspendMemory>),
     /// Switches raw compression.
     RawCompression(Read<bool>),
-    /// What the memory system is like.
+    /// Properties of the memory system.
     MemorySystem(Write<MemorySystem>),
 }
 

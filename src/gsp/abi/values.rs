@@ -1,4 +1,4 @@
-//! What driver and firmware tell each other, version apart: the model reads and writes these.
+//! Values that driver and firmware exchange, independent of the version: the model reads and writes these.
 //!
 //! A version's module makes them of the bytes that a driver sent, and bytes of them for it. Handles, numbers
 //! of controls and classes, and addresses are the driver's own.
@@ -27,7 +27,7 @@ pub struct QueueArguments {
     pub message_queue: u64,
 }
 
-/// A range of VRAM as drivers are told of it.
+/// A range of VRAM in the description for drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRegion {
     /// First byte.
@@ -38,7 +38,7 @@ pub struct MemoryRegion {
     pub usable: bool,
 }
 
-/// What a driver asks GSP about the GPU first (GET_GSP_STATIC_INFO).
+/// The description of the GPU that a driver asks GSP for first (GET_GSP_STATIC_INFO).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticInfo<'a> {
     /// Marketing name, ASCII.
@@ -76,7 +76,7 @@ pub struct RcTriggered {
     pub fault_type: u32,
 }
 
-/// What an object is allocated with.
+/// The parameters of an object's allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameters {
     /// A device.
@@ -101,7 +101,7 @@ pub enum Parameters {
     },
 }
 
-/// What a channel is allocated with.
+/// The parameters of a channel's allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelParameters {
     /// Handle of its address space.
@@ -127,7 +127,7 @@ pub struct PageDirectory {
     pub directory: PhysicalAddress,
 }
 
-/// What the memory system does with compressed pages (MEMSYS_GET_STATIC_CONFIG).
+/// How the memory system treats compressed pages (MEMSYS_GET_STATIC_CONFIG).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySystem {
     /// It keeps bits of compressed pages in VRAM.

@@ -43,7 +43,7 @@ struct Channel {
     state: State,
 }
 
-/// What a channel does, as it is kept over a suspension.
+/// State of a channel that is kept over a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeptState {
     Idle,
@@ -75,7 +75,7 @@ pub(super) struct Revived {
     pub(super) put: u32,
 }
 
-/// What a driver asks for, checked.
+/// A driver's request, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     runlist: u16,
@@ -147,7 +147,7 @@ impl Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     table: BTreeMap<Token, Channel>,
-    /// Who is in a slot of the back.
+    /// The channel in each slot of the back.
     slots: BTreeMap<GuestChannel, Token>,
     /// Where the search for a free slot begins: behind the one used last, so that what comes late about a
     /// channel that is gone finds an empty slot and not its successor.
@@ -297,7 +297,8 @@ impl Channels {
         channel.slot.map(|slot| DoorbellTarget { channel: slot, userd: channel.wanted.userd })
     }
 
-    /// What a suspension keeps of a channel. How far its ring was read stands in its USERD, as on hardware.
+    /// The state of a channel that a suspension keeps. The position in its ring is in its USERD, as on
+    /// hardware.
     pub(super) fn kept(&self, back: &dyn GspBackend, token: Token) -> Deferred {
         let channel = self.table.get(&token);
         let Wanted { userd, ring, engine, .. } = channel.map_or(Wanted::NOTHING, |channel| channel.wanted);
@@ -353,8 +354,7 @@ impl Channels {
     }
 }
 
-/// GP_GET and GP_PUT, as far as the guest's memory says so. Numbers that are none are a ring that nobody can
-/// go on with.
+/// GP_GET and GP_PUT from the guest's memory. Invalid numbers mean a ring that cannot be continued.
 fn position(back: &dyn GspBackend, userd: u64, ring_log2: u8) -> (u32, u32) {
     let word = |offset: u64| {
         let mut word = [0; 4];

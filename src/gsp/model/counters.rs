@@ -1,5 +1,4 @@
-//! What an operator sees of a virtual GSP: counters, and notes about what a driver did that is out of the
-//! ordinary.
+//! Observation of a virtual GSP for operators: counters, and notes about unusual actions of a driver.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -41,7 +40,7 @@ pub struct Counters {
     pub saves_refused: u64,
     /// Times that what a driver handed over after a suspension was not taken.
     pub restores_refused: u64,
-    /// Notes that were not kept because nobody took the earlier ones.
+    /// Notes that were dropped because earlier ones had not been taken.
     pub notes_lost: u64,
 }
 
@@ -65,7 +64,7 @@ pub enum Note {
     Record(Refused),
     /// The message queue is full.
     QueueFull,
-    /// What a suspension keeps was not written.
+    /// The state for a suspension was not written.
     NotSaved(SavedError),
 }
 
@@ -124,7 +123,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Notes that nobody has taken yet: a few, each kind once.
+/// Notes that are not taken yet: a few, each kind once.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     waiting: VecDeque<Note>,
@@ -137,7 +136,7 @@ impl Notes {
     /// Numbers that are remembered as told.
     const TOLD: usize = 256;
 
-    /// Keeps `note`, unless it was told before or there is no room.
+    /// Keeps `note`, unless it was reported before or there is no room.
     pub(super) fn add(&mut self, note: Note, counters: &mut Counters) {
         let key = key(&note);
         if self.told.contains(&key) {
@@ -157,7 +156,7 @@ impl Notes {
     }
 }
 
-/// What makes a note the same as an earlier one: its kind and number, not its details.
+/// The key by which notes are equal: kind and number, not details.
 fn key(note: &Note) -> u64 {
     let (kind, number) = match *note {
         Note::UnknownFunction(number) => (0, number),

@@ -1,5 +1,5 @@
 //! The runlists that engines sit on: copy engine 0 shares the graphics engine's runlist (the GRCE), each
-//! other copy engine has one of its own.
+//! other copy engine has its own runlist.
 
 use gpuvmk_chip::{Engine, EngineSet};
 

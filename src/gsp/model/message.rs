@@ -1,7 +1,7 @@
 //! RPCs put together from records: an RPC of more than 64 KiB arrives as a first record and
 //! CONTINUATION_RECORDs.
 //!
-//! Nothing says how many follow. The first record of a split RPC is as large as a record can be, and
+//! No field says how many records follow. The first record of a split RPC is as large as a record can be, and
 //! functions with a body of variable size say that size in it: an RPC waits for more exactly when both hold.
 
 use gpuvmk_saved_state::{Bytes, Check, StateError};
@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-/// What a record made of the RPC before it and itself.
+/// Result of adding a record to the RPC before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Assembled {
     /// An RPC is complete.
@@ -85,12 +85,12 @@ pub struct WaitingState {
     pub function: u32,
     /// The driver's number for it.
     pub sequence: u32,
-    /// What has come of its body.
+    /// The received part of its body.
     pub body: Bytes,
 }
 
 impl Assembly {
-    /// What is to be saved.
+    /// The state to save.
     pub(super) fn state(&self) -> Option<WaitingState> {
         let Self { waiting } = self;
         // How long it gets stands in its body.

@@ -118,7 +118,7 @@ pub(super) struct Objects {
     limits: ObjectLimits,
     clients: BTreeMap<u32, BTreeMap<u32, Object>>,
     total: usize,
-    /// Objects that there was no room for, since somebody asked.
+    /// Objects that were refused for lack of room, since the last report.
     refused: u32,
 }
 

@@ -192,7 +192,7 @@ impl Queues {
         Ok((header, commands, messages, size))
     }
 
-    /// Elements that the driver has written and nobody has read.
+    /// Elements that the driver has written and that were not read yet.
     pub(super) fn available(&self, back: &dyn GspBackend) -> Result<u32, Refused> {
         let pointer = self
             .pointer(back, self.commands.header.saturating_add(WRITE_POINTER))
@@ -204,7 +204,7 @@ impl Queues {
     }
 
     /// Takes one record off the command queue, of which `available` elements may be read. A record that is
-    /// refused is taken off as well, as far as its extent is known; else everything is.
+    /// refused is taken off as well if its extent is known; else all elements are.
     pub(super) fn receive(&mut self, back: &dyn GspBackend, available: &mut u32) -> Result<Record, Refused> {
         let (outcome, elements) = match self.copy(back, *available) {
             Ok((raw, elements)) => (self.parse(&raw), elements),

@@ -15,7 +15,7 @@ use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
-/// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.
+/// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off without a fault in its work.
 const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
 
 /// Handles of the objects that firmware makes for the driver.
@@ -36,9 +36,9 @@ pub(super) struct Rm {
     pub(super) bar2_entry: u64,
     /// Bus address of what names the memory for a suspension, once the driver said so.
     pub(super) saved_at: Option<u64>,
-    /// Channels that did not survive a suspension, for the driver to be told.
+    /// Channels that did not survive a suspension, to be reported to the driver.
     pub(super) lost: Vec<(Token, RobustChannelError)>,
-    /// What the face has to do for the RPC that is carried out.
+    /// Effects of the present RPC for the face.
     pub(super) effects: Vec<Effect>,
 }
 

@@ -1,4 +1,4 @@
-//! How a driver is told why a channel was stopped: robust-channel codes (the Xid) and Volta's numbers of MMU
+//! The reasons of stopped channels for drivers: robust-channel codes (the Xid) and Volta's numbers of MMU
 //! faults.
 
 use gpuvmk_chip::channel_event::{FaultUnit, HangKind, StopCause};
@@ -13,7 +13,7 @@ const PBDMA_ERROR: u32 = 32;
 /// `ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR`.
 const CONTEXT_SWITCH_TIMEOUT: u32 = 109;
 
-/// Why a channel was stopped, as the driver's recovery is told.
+/// Why a channel was stopped, for the driver's recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RobustChannelError {
     /// Engine that reported it.
@@ -51,7 +51,7 @@ impl From<StopCause> for RobustChannelError {
             StopCause::Host(_) => Self::plain(host, PBDMA_ERROR),
             StopCause::Graphics(_) => Self::plain(Engine::Graphics, GRAPHICS_EXCEPTION),
             StopCause::Manager(code) => Self::plain(host, code),
-            // What a GPU's own watchdog would have said.
+            // The code that a GPU's own watchdog reports.
             StopCause::Hang(hang) => {
                 let code = match hang.kind {
                     HangKind::Engine => CONTEXT_SWITCH_TIMEOUT,

@@ -56,7 +56,7 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
 fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
     match abi::of_system_info(body.len()) {
         Some(abi) if std::ptr::eq(abi, rm.abi) => Ok(()),
-        // What was allocated was laid out as another version does it.
+        // Present objects were allocated with another version's layouts.
         Some(_) if rm.has_objects_of_driver() => Err(Status::InvalidState),
         Some(abi) => {
             rm.abi = abi;

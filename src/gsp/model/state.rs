@@ -59,11 +59,11 @@ pub enum GspPhase {
 }
 
 impl Gsp {
-    /// What is to be saved.
+    /// The state to save.
     pub fn state(&self) -> GspState {
         let Self { state, queues, assembly, rm, kept } = self;
         let Rm {
-            // What it was made with.
+            // The configuration that it was made with.
             config: _,
             abi,
             objects,

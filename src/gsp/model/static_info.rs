@@ -1,4 +1,4 @@
-//! What a driver is told of the GPU's memory.
+//! The description of the GPU's memory for drivers.
 //!
 //! The top of VRAM is not the driver's: page tables of the two BARs lie there. Two numbers look odd and are
 //! so on purpose, because of what nouveau computes from them when it suspends:
@@ -28,7 +28,7 @@ const NON_WPR_HEAP_SIZE: u64 = 2 * MIB;
 const NAME: &str = "Virtual GH100";
 const SHORT_NAME: &str = "GH100";
 
-/// The two ranges that drivers are told of.
+/// The two ranges that are reported to drivers.
 fn regions(vram: u64) -> [MemoryRegion; 2] {
     let usable_end = vram.saturating_sub(RESERVED_TOP);
     let beyond = vram.saturating_div(4 * GIB).saturating_add(1).saturating_mul(4 * GIB);
@@ -61,7 +61,7 @@ mod tests {
     use crate::model::ObjectLimits;
     use gpuvmk_chip::EngineSet;
 
-    /// What nouveau computes from static info before it suspends, in its own arithmetic.
+    /// The sizes that nouveau computes from static info before it suspends, in its own arithmetic.
     fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {
         let saved = (info.frts + FRTS_SIZE) - (info.non_wpr_heap + NON_WPR_HEAP_SIZE);
         let last = info.regions.last().unwrap();

@@ -1,11 +1,11 @@
-//! What GSP is booted with.
+//! The arguments that GSP is booted with.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::values::QueueArguments;
 use gpuvmk_chip::layout;
 
-/// A region of memory that the operating system of GSP (libos) is told of.
+/// A region of memory that is passed to the operating system of GSP (libos).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct LibosMemoryRegionInitArgument {

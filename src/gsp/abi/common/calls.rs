@@ -1,5 +1,5 @@
-//! What the bodies of RPC functions say, as values, and what is written into them for the answer: the body of
-//! a request is the body of its answer.
+//! The bodies of RPC functions as values, and the writing of answers into them: an answer is in the body of
+//! its request.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -10,7 +10,7 @@ use crate::abi::values::Id;
 /// GSP_RM_CONTROL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlRequest {
-    /// What it is sent to.
+    /// The object that it is sent to.
     pub id: Id,
     /// Number of the control.
     pub command: u32,

@@ -1,5 +1,5 @@
-//! What driver and firmware say to each other in the same way in all versions known: queues, headers of RPCs,
-//! numbers of functions and classes.
+//! The parts of the interface between driver and firmware that are the same in all known versions: queues,
+//! headers of RPCs, numbers of functions and classes.
 //!
 //! Compared in the headers of 535.113.01, 550.163.01, 570.144 and 580.142.
 

@@ -1,4 +1,4 @@
-//! What a driver hands over when GSP is suspended, and again when it is resumed.
+//! The arguments of a driver when GSP is suspended, and again when it is resumed.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

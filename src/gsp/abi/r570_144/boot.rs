@@ -1,4 +1,4 @@
-//! What GSP is booted with.
+//! The arguments that GSP is booted with.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -18,7 +18,7 @@ use gpuvmk_chip::Engine;
 /// Where they are known from.
 pub const SOURCE: Source = "open-gpu-kernel-modules sdk/nvidia/inc/class, nvos.h; nouveau gsp/rm/r535";
 
-/// What events can be below.
+/// Types that parents of events can have.
 const EVENT_SOURCES: &[Type] =
     &[Type::Client, Type::Device, Type::Subdevice, Type::AddressSpace, Type::Channel, Type::EngineObject];
 

@@ -85,7 +85,7 @@ pub struct NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS {
     pub size: u64,
     pub entryCount: u32,
     pub pad: u32,
-    /// Address, virtual address, size, attributes and buffer id: the GPU behind has buffers of its own.
+    /// Address, virtual address, size, attributes and buffer id: the physical GPU has its own buffers.
     pub promoteEntry: [[u8; 0x20]; 16],
 }
 layout!(NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, 0x230, hChanClient @ 0xc, entryCount @ 0x28, promoteEntry @ 0x30);
@@ -163,7 +163,7 @@ pub const MC_ENGINE_IDX_CE0: u16 = 15;
 pub const MC_ENGINE_IDX_GSP: u16 = 50;
 pub const MC_ENGINE_IDX_GR0: u16 = 84;
 
-/// What the memory system is like once the GPU is set up.
+/// Properties of the memory system once the GPU is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS {
@@ -275,7 +275,7 @@ pub fn parameters<T: FromBytes + FromZeros>(raw: &[u8]) -> T {
     T::read_from_bytes(raw).unwrap_or_else(|_| T::new_zeroed())
 }
 
-/// Writes a control's parameters back, as far as there is room.
+/// Writes a control's parameters back, cut to the room that there is.
 pub fn put<T: IntoBytes + Immutable>(raw: &mut [u8], value: &T) {
     raw.iter_mut().zip(value.as_bytes()).for_each(|(to, from)| *to = *from);
 }

@@ -3,7 +3,7 @@
 use crate::abi::common::rpc::*;
 use crate::abi::table::{FunctionCall, Source, functions};
 
-/// Bytes of `GspSystemInfo`. Nothing of it matters to a GPU without firmware of its own.
+/// Bytes of `GspSystemInfo`. Nothing of it matters to a GPU without firmware.
 pub const GSP_SYSTEM_INFO_SIZE: usize = 0x3a0;
 
 /// Where they are known from.

@@ -84,9 +84,9 @@ pub struct PositionState {
 }
 
 impl Channels {
-    /// What is to be saved.
+    /// The state to save.
     pub(in super::super) fn state(&self) -> ChannelsState {
-        // Who is in a slot is what the channels say.
+        // The slots follow from the channels.
         let Self { table, slots: _, next_slot, held, positions } = self;
         let channel = |(token, channel): (&Token, &Channel)| {
             let Channel { slot, wanted, state } = *channel;

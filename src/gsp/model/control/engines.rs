@@ -21,7 +21,7 @@ pub(super) const fn tpc_mask(gpc: u32) -> Result<u32, Status> {
     if gpc < GPC_MASK.count_ones() { Ok(TPC_MASK) } else { Err(Status::InvalidArgument) }
 }
 
-/// What raises interrupts, and with which vectors.
+/// The sources of interrupts, with their vectors.
 pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
     let gsp =
         InterruptVectors { source: InterruptSource::Gsp, stall: Some(vector::GSP_STALL), non_stall: None };

@@ -110,9 +110,9 @@ impl KindState {
 }
 
 impl Objects {
-    /// What is to be saved: all objects, by client and handle.
+    /// The state to save: all objects, by client and handle.
     pub(in super::super) fn state(&self) -> Vec<ObjectState> {
-        // The total follows, and what was refused is told before anybody lets GSP go.
+        // The total follows from the objects, and refused ones are reported before GSP is unlocked.
         let Self { limits: _, clients: _, total: _, refused: _ } = self;
         let saved = |(Id { client, handle }, object): (Id, &Object)| {
             let Object { class, kind, parent, children: _ } = object;
@@ -125,7 +125,7 @@ impl Objects {
     ///
     /// # Errors
     /// There are more than the driver may have, one is there twice, or one is not what a driver can allocate
-    /// at its place. What channels there are for it is checked elsewhere.
+    /// at its place. The channels are checked elsewhere.
     pub(in super::super) fn from_state(
         state: &[ObjectState],
         config: &GspConfig,

@@ -72,7 +72,7 @@ fn ring(state: &QueueRingState, end: u64) -> Option<Ring> {
 }
 
 impl Queues {
-    /// What is to be saved.
+    /// The state to save.
     pub(in super::super) fn state(&self) -> QueuesState {
         let Self { arguments, memory, commands, messages, read, write, sequence_in, sequence_out } = self;
         QueuesState {

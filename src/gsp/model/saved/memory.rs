@@ -1,6 +1,6 @@
-//! The guest's memory that a driver hands over for what GSP keeps over a suspension: pages of its own, named
-//! by three levels of tables. Nothing of it is believed: an address is the guest's or nobody's, and sizes are
-//! bounded.
+//! The guest's memory that a driver hands over for GSP's state over a suspension: the driver's pages, named
+//! by three levels of tables. Nothing of it is trusted: addresses must lie in the guest's memory, and sizes
+//! are bounded.
 
 use zerocopy::FromBytes;
 

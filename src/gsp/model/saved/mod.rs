@@ -1,4 +1,4 @@
-//! What GSP keeps over a suspension, in memory that the driver provides and hands over again.
+//! The state that GSP keeps over a suspension, in memory that the driver provides and hands over again.
 //!
 //! A machine that sleeps (S3), or whose memory is on its disk, has reset its devices or is another process
 //! when it wakes. Only the guest's memory is as it was: before it unloads GSP, a driver names some of it
@@ -6,10 +6,9 @@
 //! channels, address spaces, queues, and what firmware has in VRAM. VRAM and what lies in it is the driver's
 //! own affair.
 //!
-//! What comes back is anybody's bytes. It is copied once, bounded by the limits that allocations have, and
-//! each object goes the way of an allocation by the driver: what the driver could not have allocated is
-//! refused, with everything else. Where a GSP is still what it was when it wrote them (no reset came
-//! between), it goes on as it is.
+//! The bytes that come back are not trusted. They are copied once, bounded by the limits of allocations, and
+//! each object takes the path of an allocation by the driver: if the driver could not have allocated one, all
+//! are refused. A GSP that still has the state that it wrote (there was no reset since) continues with it.
 
 mod encoding;
 mod memory;
@@ -37,7 +36,7 @@ const BAR1_ROOT: usize = 16;
 const FIXED: u64 = 0x1000;
 /// Bytes of an object, at most.
 const OBJECT: u64 = 64;
-/// The least that drivers are told to provide.
+/// Least size of the memory that drivers provide, in bytes.
 const LEAST: u64 = 1 << 20;
 
 /// What was read, its form checked.

@@ -126,7 +126,8 @@ fn read_one(
     let id = Id { client: from.u32()?, handle: from.u32()? };
     let (parent, class) = (from.u32()?, from.u32()?);
     let refused = |status| SavedError::Object { client: id.client, handle: id.handle, class, status };
-    // What it is by its class must be what it was kept as, or bytes of one kind are read as another's.
+    // Its type by its class must be the type that it was kept as, or bytes of one kind would be read as
+    // another's.
     let make = |rm: &mut Rm, own: Type, parameters: &dyn Fn(ClassParameters) -> Parameters| {
         let wanted = alloc::Wanted { id, parent, class };
         let checked = |known: &Class| {
@@ -201,7 +202,7 @@ fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
     Ok(Deferred { chid, engine_type, userd, ring, ring_log2, state, get, put })
 }
 
-/// What a driver would say to allocate that channel.
+/// The parameters with which a driver would allocate that channel.
 fn channel_parameters(space: u32, kept: &Deferred) -> ChannelParameters {
     ChannelParameters {
         space,

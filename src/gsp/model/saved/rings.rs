@@ -1,10 +1,10 @@
 //! Rings of channels that were made anew: the driver goes on where it was, and a new channel begins with the
 //! first entry.
 //!
-//! What a channel has done is in its ring's entries before GP_GET. They are made to do nothing, in the
-//! driver's ring, before the channel runs: it comes to the place where it was by passing them. (An entry is
+//! The finished work of a channel is in its ring's entries before GP_GET. They are replaced by empty entries,
+//! in the driver's ring, before the channel runs: it reaches its old position by passing them. (An entry is
 //! written anew by the driver before it means something again.) Work that was submitted and not begun
-//! follows. Not kept: what a channel's engines had set, and a piece of work that was under way.
+//! follows. Not kept: the state of a channel's engines, and a piece of work that was under way.
 
 use crate::model::channel::Revived;
 use crate::model::objects::Kind;
@@ -35,9 +35,9 @@ impl PhysicalMemory for Memory<'_> {
     }
 }
 
-/// Prepares the channels that were made anew for running. Those whose place cannot be found again are
-/// stopped, for the driver to be told; the others that have work are returned, with the GP_PUT that a
-/// doorbell would say.
+/// Prepares the channels that were made anew for running. Channels whose position cannot be restored are
+/// stopped, and reported to the driver. Others that have work are returned, with the GP_PUT of their
+/// doorbell.
 pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(GuestChannel, u32)> {
     let revived = rm.channels.take_positions();
     if revived.is_empty() {

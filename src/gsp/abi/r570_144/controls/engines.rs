@@ -118,7 +118,7 @@ fn put_devices(devices: &Devices, raw: &mut [u8]) {
     put(raw, &table);
 }
 
-/// What a driver is told of one engine.
+/// A driver's description of one engine.
 fn device(device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
     let mut entry = NV2080_CTRL_FIFO_DEVICE_ENTRY::new_zeroed();
     let runlist = u32::from(device.runlist);
