@@ -18,6 +18,7 @@
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
 
+mod parts;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +43,8 @@ use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 use gpuvmk_pci::{CoalescableWrite, Region};
-pub use state::{GspFaceState, Parts};
+pub use parts::Parts;
+pub use state::GspFaceState;
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use super::super::identity_page::IdentityPage;
 use super::super::locked;
 use super::super::registers::{Registers, RegistersState};
 use super::super::stops::{Stops, StopsState};
+use super::parts::Parts;
 use super::{Core, Processor, bar2_tables};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_gsp::{Gsp, GspConfig, GspState};
@@ -41,27 +42,6 @@ pub struct GspFaceState {
     pub stops: StopsState,
     /// The back was gone: reads give ones until the function is reset.
     pub lost: bool,
-    /// CPU accesses through BAR1 and BAR2 that had no translation.
-    pub window_faults: u64,
-    /// Doorbells that named no channel.
-    pub bad_doorbells: u64,
-}
-
-/// The parts of a [`Core`].
-#[derive(Debug)]
-pub struct Parts {
-    /// GSP.
-    pub gsp: Gsp,
-    /// The register units.
-    pub face: Face,
-    /// The first page of BAR0.
-    pub identity: IdentityPage,
-    /// BAR1.
-    pub bar1: Window<GmmuTables<Gmmu>>,
-    /// BAR2.
-    pub bar2: Window<GmmuTables<Gmmu>>,
-    /// Stopped channels that are not delivered yet.
-    pub stops: Stops,
     /// CPU accesses through BAR1 and BAR2 that had no translation.
     pub window_faults: u64,
     /// Doorbells that named no channel.
