@@ -9,6 +9,7 @@ mod sleep;
 use gpuvmk::chip::addr::{GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk::gsp::hal::GH100;
 use gpuvmk::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
 
 use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
@@ -31,7 +32,7 @@ pub fn run(data: &[u8]) {
         EngineSet::GRAPHICS,
     ]);
     let back = Back::new(engines);
-    let config = GspConfig { vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+    let config = GspConfig { hal: &GH100, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
     if input.below(8) != 7 {

@@ -86,6 +86,7 @@ impl Caller {
     fn new(driver: GspDriver<Mediator<GspChannels>>) -> Self {
         let back = &*driver.back;
         let config = GspConfig {
+            hal: &gpuvmk::gsp::hal::GH100,
             vram: back.vram_size(),
             engines: back.engines(),
             channels: back.channels(),

@@ -107,7 +107,7 @@ fn gpfifo(
     if checked.runs() && page_directory.is_none() {
         return Err(Status::InvalidState);
     }
-    let token = rm.channels.create(back, rm.config.channels, checked, page_directory)?;
+    let token = rm.channels.create(back, &rm.config, checked, page_directory)?;
     Ok(Kind::Channel { token, space })
 }
 

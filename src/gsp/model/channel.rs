@@ -16,7 +16,6 @@ use crate::model::engines;
 use crate::model::token::{DoorbellTarget, Token};
 use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
-use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -102,7 +101,7 @@ pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wan
     let engine =
         engine.filter(|engine| config.engines.contains((*engine).into())).ok_or(Status::InvalidArgument)?;
     let runlist = engines::runlist(engine);
-    if chid.is_some_and(|chid| chid >= CHANNELS_PER_RUNLIST) {
+    if chid.is_some_and(|chid| chid >= config.hal.channels_per_runlist) {
         return Err(Status::InvalidArgument);
     }
     let userd = userd.filter(|userd| userd.is_multiple_of(USERD_SIZE)).ok_or(Status::InvalidArgument)?;
@@ -163,7 +162,7 @@ impl Channels {
     pub(super) fn create(
         &mut self,
         back: &dyn GspBackend,
-        limit: u16,
+        config: &GspConfig,
         wanted: Wanted,
         page_directory: Option<PhysicalAddress>,
     ) -> Result<Token, Status> {
@@ -172,14 +171,16 @@ impl Channels {
         let chid = match wanted.chid {
             Some(chid) if taken(chid) => return Err(Status::StateInUse),
             Some(chid) => chid,
-            None => (0..CHANNELS_PER_RUNLIST).find(|chid| !taken(*chid)).ok_or(Status::NoFreeFifos)?,
+            None => {
+                (0..config.hal.channels_per_runlist).find(|chid| !taken(*chid)).ok_or(Status::NoFreeFifos)?
+            }
         };
         let token = Token { runlist, chid };
         let slot = match wanted.ring {
             None => None,
             Some((gpfifo, gpfifo_entries_log2)) => {
                 let page_directory = page_directory.ok_or(Status::InvalidState)?;
-                let slots = limit.min(back.channels());
+                let slots = config.channels.min(back.channels());
                 let start = self.next_slot.min(slots);
                 let slot = (start..slots)
                     .chain(0..start)

@@ -1,11 +1,14 @@
 //! What the virtual GSP must know of its function.
 
 use super::objects::ObjectLimits;
+use crate::hal::GspHal;
 use gpuvmk_chip::EngineSet;
 
 /// What the virtual GSP must know of its function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct GspConfig {
+    /// The chip.
+    pub hal: &'static GspHal,
     /// Bytes of VRAM.
     pub vram: u64,
     /// Engines that the driver is told of.

@@ -23,7 +23,6 @@ mod shared;
 mod state;
 mod static_info;
 mod token;
-pub mod vector;
 
 #[cfg(test)]
 mod tests;

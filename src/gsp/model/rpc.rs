@@ -12,9 +12,6 @@ use crate::model::{alloc, control, static_info};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
-/// VA bits that one entry of a BAR's top page table covers on this chip.
-const BAR_PDE_SHIFT: u64 = 56;
-
 /// Carries a request out. Returns the result for the answer's header, or `None` where no answer is wanted.
 pub(super) fn dispatch(rm: &mut Rm, back: &dyn GspBackend, request: &mut Request) -> Option<u32> {
     rm.counters.rpcs = rm.counters.rpcs.saturating_add(1);
@@ -68,7 +65,7 @@ fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
 }
 
 fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, update: BarEntry) -> Result<(), Status> {
-    if update.shift != BAR_PDE_SHIFT {
+    if update.shift != rm.config.hal.bar_pde_shift {
         return Err(Status::InvalidArgument);
     }
     if update.bar == 1 {

@@ -24,9 +24,6 @@ pub(super) const RESERVED_TOP: u64 = 4 * MIB;
 const FRTS_SIZE: u64 = MIB;
 /// Size of the heap outside the protected region, which drivers assume.
 const NON_WPR_HEAP_SIZE: u64 = 2 * MIB;
-/// The marketing name.
-const NAME: &str = "Virtual GH100";
-const SHORT_NAME: &str = "GH100";
 
 /// The two ranges that are reported to drivers.
 fn regions(vram: u64) -> [MemoryRegion; 2] {
@@ -43,8 +40,8 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
     let heap = config.vram.saturating_sub(RESERVED_TOP);
     let saved = (NON_WPR_HEAP_SIZE - FRTS_SIZE).saturating_add(saved::room(config));
     with(&StaticInfo {
-        name: NAME,
-        short_name: SHORT_NAME,
+        name: config.hal.name,
+        short_name: config.hal.short_name,
         vram: config.vram,
         regions: &regions(config.vram),
         bar1_root: config.bar1_root(),
@@ -58,6 +55,7 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::GH100;
     use crate::model::ObjectLimits;
     use gpuvmk_chip::EngineSet;
 
@@ -72,6 +70,7 @@ mod tests {
     fn suspend_needs_room_for_all_objects_and_no_reserved_memory_for_any_size_of_vram() {
         for mib in [64, 100, 256, 4095, 4096, 4097, 24 * 1024, 64 * 1024] {
             let config = GspConfig {
+                hal: &GH100,
                 vram: mib * MIB,
                 engines: EngineSet::GRAPHICS,
                 channels: 1,
@@ -87,6 +86,7 @@ mod tests {
     #[test]
     fn usable_memory_ends_below_the_page_tables_of_the_bars() {
         let config = GspConfig {
+            hal: &GH100,
             vram: 64 * MIB,
             engines: EngineSet::GRAPHICS,
             channels: 1,

@@ -95,6 +95,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
 
     fn gsp_config(backend: &B, config: &GspFaceConfig) -> GspConfig {
         GspConfig {
+            hal: config.hal.gsp,
             vram: backend.vram_size(),
             engines: backend.engines(),
             channels: backend.channels(),

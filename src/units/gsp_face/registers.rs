@@ -119,9 +119,9 @@ impl Registers {
             }
             Role::Processor(of_gsp) => match self.gsp.write(of_gsp, word) {
                 Signal::None => {}
-                Signal::Interrupt => self.raise(self.hal.vectors.gsp_stall),
+                Signal::Interrupt => self.raise(self.hal.gsp.vectors.gsp_stall),
                 Signal::Quiet => {
-                    self.vfn.lower(self.hal.vectors.gsp_stall);
+                    self.vfn.lower(self.hal.gsp.vectors.gsp_stall);
                     self.update_interrupts();
                     effects.push(Effect::TellInterest);
                 }
@@ -180,7 +180,7 @@ impl Registers {
     /// An event waits in GSP's message queue.
     pub fn gsp_event(&mut self) {
         self.gsp.event();
-        self.raise(self.hal.vectors.gsp_stall);
+        self.raise(self.hal.gsp.vectors.gsp_stall);
     }
 
     /// GSP's firmware is up.
@@ -202,7 +202,7 @@ impl Registers {
     }
 
     fn non_stall_vector(&self, engine: Engine) -> u32 {
-        (self.hal.vectors.non_stall)(engine)
+        (self.hal.gsp.vectors.non_stall)(engine)
     }
 
     fn raise(&mut self, vector: u32) {

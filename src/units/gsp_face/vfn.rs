@@ -161,14 +161,13 @@ mod tests {
     use super::*;
     use TreeRegister::*;
     use gpuvmk_chip::Engine;
-    use gpuvmk_gsp::vector;
 
     #[test]
     fn enabled_vector_shows_in_leaf_and_top_and_a_one_clears_it() {
         let mut vfn = Vfn::new(&GH100.interrupts);
         vfn.write(LeafEnableSet(3), Word::full(1));
         vfn.write(TopEnableSet, Word::full(0xf));
-        vfn.raise(vector::GSP_STALL);
+        vfn.raise(GH100.gsp.vectors.gsp_stall);
         assert!(vfn.level());
         assert_eq!(vfn.read(Top), 2);
         assert_eq!(vfn.read(Leaf(3)), 1);
@@ -181,7 +180,7 @@ mod tests {
     fn disabled_vector_is_pending_in_its_leaf_only() {
         let mut vfn = Vfn::new(&GH100.interrupts);
         vfn.write(TopEnableSet, Word::full(0xf));
-        vfn.raise(vector::non_stall(Engine::Copy(1)));
+        vfn.raise((GH100.gsp.vectors.non_stall)(Engine::Copy(1)));
         assert_eq!(vfn.read(Leaf(1)), 1 << 2);
         assert!(!vfn.level());
         vfn.write(LeafEnableSet(1), Word::full(1 << 2));

@@ -2,8 +2,8 @@
 
 use crate::abi::status::Status;
 use crate::abi::values::{Device, Devices, InterruptSource, InterruptVectors};
+use crate::model::engines;
 use crate::model::rm::Rm;
-use crate::model::{engines, vector};
 
 /// Graphics processing clusters: eight, of nine texture clusters each. At least as many as any Hopper has (66
 /// texture clusters), so that drivers make their scratch memory large enough.
@@ -23,12 +23,15 @@ pub(super) const fn tpc_mask(gpc: u32) -> Result<u32, Status> {
 
 /// The sources of interrupts, with their vectors.
 pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
-    let gsp =
-        InterruptVectors { source: InterruptSource::Gsp, stall: Some(vector::GSP_STALL), non_stall: None };
+    let gsp = InterruptVectors {
+        source: InterruptSource::Gsp,
+        stall: Some(rm.config.hal.vectors.gsp_stall),
+        non_stall: None,
+    };
     let engines = rm.config.engines.engines().map(|engine| InterruptVectors {
         source: InterruptSource::Engine(engine),
         stall: None,
-        non_stall: Some(vector::non_stall(engine)),
+        non_stall: Some((rm.config.hal.vectors.non_stall)(engine)),
     });
     std::iter::once(gsp).chain(engines).collect()
 }

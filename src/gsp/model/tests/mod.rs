@@ -11,17 +11,20 @@ mod fake;
 mod hostile;
 mod memory_system;
 mod objects;
+mod other_chip;
 mod probe;
 mod queues;
 mod saved;
 mod state;
 
+use crate::hal::GH100;
 use crate::model::{GspConfig, ObjectLimits};
 use gpuvmk_chip::EngineSet;
 
 /// A GH100 of 256 MiB with graphics and three copy engines.
 fn config() -> GspConfig {
     GspConfig {
+        hal: &GH100,
         vram: 256 << 20,
         engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
         channels: 8,

@@ -3,13 +3,11 @@
 //! Offsets and fields are those of [`gpuvmk_chip::gh100::regs`], whose tables say where they are known from.
 
 use super::{
-    Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer, Vectors,
-    VramSize,
+    Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer, VramSize,
 };
 use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gh100::regs::{self, gsp::*, host::*, timer::*, vfn::*, windows::*};
 use gpuvmk_chip::gh100::{DEVICE_ID, NAME, fsp::COT_VERSION};
-use gpuvmk_gsp::vector;
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// log2 of the bytes of a MiB.
@@ -50,7 +48,7 @@ pub static GH100: Hal = Hal {
         top_enable_set: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET,
         top_enable_clear: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR,
     },
-    vectors: Vectors { gsp_stall: vector::GSP_STALL, non_stall: vector::non_stall },
+    gsp: &gpuvmk_gsp::hal::GH100,
     doorbell: Doorbell {
         register: NV_VIRTUAL_FUNCTION_DOORBELL,
         runlist: NV_VIRTUAL_FUNCTION_DOORBELL::RUNLIST,

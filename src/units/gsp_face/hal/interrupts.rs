@@ -1,6 +1,5 @@
 //! The registers of the function's interrupt tree, and who raises what there.
 
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::registers::{Reg, RegArray};
 
 /// Leaves of the largest tree.
@@ -72,14 +71,4 @@ impl InterruptTree {
         ];
         single.into_iter().find(|(other, _)| *other == reg).map(|(_, register)| register)
     }
-}
-
-/// The vectors that the units raise. A vector is bit `vector % 32` of leaf `vector / 32`. The driver learns
-/// them from GSP's interrupt table, which must say the same.
-#[derive(Clone, Copy, Debug)]
-pub struct Vectors {
-    /// GSP has an event.
-    pub gsp_stall: u32,
-    /// Work on an engine asked for a notification.
-    pub non_stall: fn(Engine) -> u32,
 }

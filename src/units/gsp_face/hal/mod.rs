@@ -14,13 +14,14 @@ mod processor;
 
 pub use doorbell::{Doorbell, Token};
 pub use gh100::GH100;
-pub use interrupts::{InterruptTree, MOST_LEAVES, TreeRegister, Vectors};
+pub use interrupts::{InterruptTree, MOST_LEAVES, TreeRegister};
 pub use invalidation::{Invalidation, InvalidationRegister};
 pub use memory::{Pramin, VramSize};
 pub use processor::{GspProcessor, ProcessorRegister};
 
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_gsp::hal::GspHal;
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// A generation of GSP chips, or one chip where it differs from its kin.
@@ -38,8 +39,8 @@ pub struct Hal {
     pub processor: GspProcessor,
     /// Registers of the interrupt tree.
     pub interrupts: InterruptTree,
-    /// Which vectors of the tree the units raise.
-    pub vectors: Vectors,
+    /// The chip, for its GSP. It tells the driver of the vectors of the tree that the units raise.
+    pub gsp: &'static GspHal,
     /// How a driver says that a channel has new work.
     pub doorbell: Doorbell,
     /// The moving window to VRAM.

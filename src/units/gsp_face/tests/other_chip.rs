@@ -10,7 +10,7 @@ use super::memory::BAR1_ROOT;
 use super::*;
 use crate::gsp_face::hal::{
     self, Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer,
-    Vectors, VramSize,
+    VramSize,
 };
 use gpuvmk_backend::{FlushScope, InterruptInterest};
 use gpuvmk_chip::addr::GuestChannel;
@@ -18,6 +18,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_gsp::hal::{GspHal, Vectors};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 use gpuvmk_pci::DirectMap;
 
@@ -116,7 +117,7 @@ static CHIP: Hal = Hal {
         top_enable_set: TOP_SET,
         top_enable_clear: TOP_CLEAR,
     },
-    vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
+    gsp: &OTHER_GSP,
     doorbell: Doorbell {
         register: DOORBELL,
         runlist: DOORBELL::RUNLIST,
@@ -139,6 +140,14 @@ static CHIP: Hal = Hal {
     mmu: Gmmu::V3,
     timer: Timer { low: TIME_LOW, high: TIME_HIGH, user_low: USER_TIME_LOW, user_high: USER_TIME_HIGH },
     vram: VramSize { register: VRAM_SIZE, value: mag_and_scale },
+};
+
+static OTHER_GSP: GspHal = GspHal {
+    name: "Virtual GX100",
+    short_name: "GX100",
+    bar_pde_shift: 47,
+    channels_per_runlist: 512,
+    vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
 };
 
 /// From the end of the last leaf down.
@@ -229,7 +238,7 @@ fn rules(hal: &Hal) {
         assert!(part.get(u32::MAX) <= widest);
         assert_eq!(part.mask() & hal.doorbell.required, 0);
     }
-    for vector in Engine::ALL.map(hal.vectors.non_stall).into_iter().chain([hal.vectors.gsp_stall]) {
+    for vector in Engine::ALL.map(hal.gsp.vectors.non_stall).into_iter().chain([hal.gsp.vectors.gsp_stall]) {
         assert!((vector as usize) < 32 * hal.interrupts.leaves());
     }
 }
