@@ -13,7 +13,7 @@ use toml::de::DeTable;
 const PROGRAM: [&str; 2] = ["config", "cli"];
 
 /// Rooms that everybody may import, so that the table says nothing of it.
-const COMMON: [&str; 3] = ["chip", "jail", "host"];
+const COMMON: [&str; 4] = ["chip", "jail", "host", "counters"];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")

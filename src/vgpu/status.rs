@@ -135,7 +135,8 @@ counters! {
         pub bad_instances: u64 = (counter Number only "the device back end logs it at its end"),
         /// Channel numbers that were not granted.
         pub bad_channels: u64 = (counter Number only "the device back end logs it at its end"),
-        /// Channels that got work although the host did not have them, and whose end was reported to the guest.
+        /// Channels that got work although the host did not have them, and whose end was reported to the
+        /// guest.
         pub channels_refused: u64 = (counter Number only "the device back end logs it at its end"),
         /// Channels and objects that firmware's part refused the driver.
         pub refused_to_guest: u64 = (counter Number only "the device back end logs it at its end"),
