@@ -73,7 +73,7 @@ fn set_up(kind: Kind) -> Bench {
     };
     let mut driver = TinyDriver::bring_up(function);
     let mut space = driver.new_space();
-    let channel = driver.new_channel(&mut space, 1, Engine::Copy(0), 0x80_0000);
+    let channel = driver.new_channel(&mut space, 1, Engine::COPY0, 0x80_0000);
     Bench { driver, space, channel, _service: service }
 }
 

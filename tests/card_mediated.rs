@@ -117,7 +117,7 @@ fn flush_of_unchanged_tables_costs_the_card_nothing() {
     let page = driver.alloc(0x4_0000, 0x1000);
     driver.map(&mut space, 0x1000_0000, vram(page), 0x4_0000);
     driver.flush(&space);
-    let mut channel = driver.new_channel(&mut space, 1, Engine::Copy(0), 0x80_0000);
+    let mut channel = driver.new_channel(&mut space, 1, Engine::COPY0, 0x80_0000);
     driver.set_object(&mut channel);
     driver.copy(&mut channel, 0x1000_0000, 0x1002_0000, 0x2_0000);
     driver.finish(&channel);

@@ -109,7 +109,7 @@ fn copies_on_every_engine_move_the_bytes_and_are_told() {
         driver.channel(slot, engines);
         round_trip(&mut driver, slot, slot as u8);
     }
-    driver.wait_told(|told| *told == Told::NonStall(Engine::Copy(2)));
+    driver.wait_told(|told| *told == Told::NonStall(Engine::COPY2));
     let counts = driver.back.status().counts;
     assert_eq!((counts.doorbells, counts.pages_withheld, counts.refused_to_guest), (9, 0, 0));
     // Three copies on each.

@@ -79,12 +79,12 @@ fn end_of_a_copy_is_a_message_and_no_event_until_the_driver_has_handled_it() {
 
     // Handled, and the next is not allowed yet: the tenant hears of the work.
     copy(&mut vm);
-    assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
+    assert_eq!(vm.next_event(), Event::NonStall(Engine::COPY0));
     // Nobody knows how to send it any more.
     vm.link.request(&Request::MessageEvent { given: false }, None).unwrap();
     vm.link.set_notification_interest(ARMED);
     copy(&mut vm);
-    assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
+    assert_eq!(vm.next_event(), Event::NonStall(Engine::COPY0));
 }
 
 #[test]
@@ -124,5 +124,5 @@ fn only_an_eventfd_that_is_given_is_taken() {
     assert!(vm.link.take_notifications().sent);
     vm.link.set_notification_interest(ARMED);
     copy(&mut vm);
-    assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
+    assert_eq!(vm.next_event(), Event::NonStall(Engine::COPY0));
 }

@@ -150,7 +150,7 @@ fn finished_work_is_announced() {
 
     round_trip(&mut a, 0, 1, 3, 4096);
 
-    assert_eq!(a.next_event(), Event::NonStall(Engine::Copy(1)));
+    assert_eq!(a.next_event(), Event::NonStall(Engine::COPY1));
 }
 
 /// No doorbell says that a channel goes on which waited on a semaphore: what it announces must arrive,
@@ -173,7 +173,7 @@ fn notification_arrives_of_a_channel_that_waited_while_others_were_announced() {
         while waiter.events.recv_timeout(Duration::from_millis(50)).is_ok() {}
         waiter.release(0);
 
-        assert_eq!(waiter.next_event(), Event::NonStall(Engine::Copy(1)), "{policy:?}");
+        assert_eq!(waiter.next_event(), Event::NonStall(Engine::COPY1), "{policy:?}");
     }
 }
 

@@ -34,7 +34,7 @@ const VRAM: u64 = 48 << 20;
 const SLEEPS: u32 = 4000;
 /// The longest that is no failure, on a machine where others are at work.
 const LIMIT: Duration = Duration::from_secs(5);
-const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::COPY0, Engine::COPY1];
 const NON_STALL: u32 = 1 << 31;
 
 /// Where the function's own messages go: to the eventfd that the aggregator has too.

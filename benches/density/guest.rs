@@ -73,7 +73,7 @@ impl Guest {
         let mut space: Space = driver.new_space();
         driver.map(&mut space, DATA_VA, vram(DATA), 2 * COPY);
         driver.map(&mut space, RAM_VA, system(ram.iova), RAM);
-        let mut channel = driver.new_channel(&mut space, 0, Engine::Copy(0), CHANNEL_VA);
+        let mut channel = driver.new_channel(&mut space, 0, Engine::COPY0, CHANNEL_VA);
         driver.set_object(&mut channel);
         let written = pattern(u8::try_from(number).unwrap(), usize::try_from(PAGE).unwrap());
         ram.memory.write(WRITTEN, &written).unwrap();

@@ -33,7 +33,7 @@ pub fn unchanged(rounds: usize) -> Unchanged {
     let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).expect("a vGPU"));
     let mut driver = TinyDriver::bring_up(Arc::clone(&vgpu) as Arc<dyn PciFunction>);
     let mut space = driver.new_space();
-    let _channel = driver.new_channel(&mut space, 1, Engine::Copy(0), 0x80_0000);
+    let _channel = driver.new_channel(&mut space, 1, Engine::COPY0, 0x80_0000);
     for page in 0..MAPPED {
         let target = vram((page << 12) % (32 << 20));
         driver.map(&mut space, 0x1000_0000 + (page << 12), target, 0x1000);

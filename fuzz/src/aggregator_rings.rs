@@ -107,7 +107,7 @@ fn use_ring(input: &mut Input<'_>, ring: &mut Ring) {
         0 => {
             let before = ring.producer.lost();
             let event = match input.below(3) {
-                0 => Event::NonStall(input.pick(&[Engine::Graphics, Engine::Copy(1)])),
+                0 => Event::NonStall(input.pick(&[Engine::Graphics, Engine::COPY1])),
                 1 => Event::Preempted(GuestChannel(input.u16())),
                 _ => Event::Stopped(ChannelStop::new(
                     GuestChannel(input.u16()),

@@ -95,11 +95,11 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, qu
                 0 => StopCause::Manager(input.u8().into()),
                 1 => StopCause::Host(HostError { pbdma: 0, status: 1, method: 0, data: 0 }),
                 2 => StopCause::Hang(Hang {
-                    engine: input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(9)]),
+                    engine: input.pick(&[Engine::Graphics, Engine::COPY1, Engine::COPY9]),
                     kind: HangKind::Engine,
                 }),
                 _ => StopCause::Fault(MmuFault {
-                    unit: FaultUnit::Engine(input.pick(&[Engine::Graphics, Engine::Copy(9)])),
+                    unit: FaultUnit::Engine(input.pick(&[Engine::Graphics, Engine::COPY9])),
                     address: GpuVa(input.u64()),
                     access: AccessKind::Read,
                     reason: input.pick(&FaultReason::ALL),

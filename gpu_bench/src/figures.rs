@@ -29,7 +29,7 @@ pub(crate) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), Stop
         Ok(video) => video,
         Err(error) => return report.note("video memory for measurements", Err(error.into())),
     };
-    for engine in [Engine::Copy(1), Engine::Copy(2), Engine::Copy(0)] {
+    for engine in [Engine::COPY1, Engine::COPY2, Engine::COPY0] {
         let outcome = on_copy_engine(bench, report, engine, video);
         report.note(&format!("measurements on {engine:?}"), outcome)?;
     }
@@ -67,7 +67,7 @@ fn with_worker(
 ) -> Result<(), StepError> {
     for (pages, flag) in [("2M", map::PAGE_2M), ("64K", map::PAGE_64K), ("4K", map::PAGE_4K)] {
         // Only the engine that guests copy on most is measured with every page size.
-        if engine != Engine::Copy(1) && flag != map::PAGE_2M {
+        if engine != Engine::COPY1 && flag != map::PAGE_2M {
             continue;
         }
         worker.map_video(&bench.device, video, 0, VIDEO, flag)?;
@@ -76,7 +76,7 @@ fn with_worker(
         outcome?;
     }
     latencies(report, engine, worker)?;
-    if engine == Engine::Copy(1) {
+    if engine == Engine::COPY1 {
         mappings(bench, report, video, worker)?;
     }
     report.passed.push(format!(

@@ -54,9 +54,9 @@ pub(crate) fn rehearse(
     let outcome = tenant.map_all(report);
     report.note("driver: mappings", outcome)?;
     for (name, engines, engine) in [
-        ("copy channel 1", EngineSet::COPY1, Engine::Copy(1)),
-        ("copy channel 2", EngineSet::COPY2, Engine::Copy(2)),
-        ("graphics channel", EngineSet::GRAPHICS | EngineSet::COPY0, Engine::Copy(0)),
+        ("copy channel 1", EngineSet::COPY1, Engine::COPY1),
+        ("copy channel 2", EngineSet::COPY2, Engine::COPY2),
+        ("graphics channel", EngineSet::GRAPHICS | EngineSet::COPY0, Engine::COPY0),
     ] {
         let outcome = tenant.channel(report, name, engines, engine, config.residue);
         report.note(&format!("driver: {name}"), outcome)?;

@@ -257,7 +257,7 @@ impl Tenant {
         self.driver.update_space(self.space, &[], &[map], u64::MAX)?;
         self.userd = PARTITION + USERD;
         let outcome =
-            self.channel(report, "channel of the second partition", EngineSet::COPY1, Engine::Copy(1), false);
+            self.channel(report, "channel of the second partition", EngineSet::COPY1, Engine::COPY1, false);
         self.window = first;
         let range = HostRange { va: GpuVa(VRAM_VA), pages: 64, page_shift: 21 };
         self.driver.update_space(self.space, &[range], &[], u64::MAX)?;

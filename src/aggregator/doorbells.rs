@@ -270,7 +270,8 @@ mod tests {
         let (receiver, sender) = pair();
         let report = Report { fail_safe_count: 9, ..Report::default() };
         sender.report(&report);
-        let copied = CopiedBytes { engines: [1 << 40, 2, 3, 4, 5, u64::MAX], unread_entries: 7 };
+        let copied =
+            CopiedBytes { engines: std::array::from_fn(|place| u64::MAX >> place), unread_entries: 7 };
         sender.report_copied(&copied);
 
         for channel in 480..MAX_CHANNELS {

@@ -23,11 +23,13 @@ const CHANNEL_ERROR: u32 = 7;
 const HUNG: u32 = 8;
 const UNSENT: u32 = 9;
 
+/// Engines are numbered by their places, and so are they as units that fault, from here on.
+const FIRST_ENGINE_UNIT: u32 = 16;
+
 /// A fault that belongs to no channel.
 const NO_CHANNEL: u32 = u32::MAX;
 
-/// Units, engines and reasons by their number in a record.
-const ENGINES: [Engine; 6] = Engine::ALL;
+/// Reasons by their number in a record.
 const REASONS: [FaultReason; 9] = [
     FaultReason::PageTableNotPresent,
     FaultReason::PageTableTooShort,
@@ -136,14 +138,11 @@ fn stopped(number: u32, cause: impl Into<StopCause>) -> Option<Event> {
 }
 
 fn engine_number(engine: Engine) -> u32 {
-    match engine {
-        Engine::Graphics => 0,
-        Engine::Copy(n) => u32::from(n).saturating_add(1),
-    }
+    engine.place().into()
 }
 
 fn engine(number: u32) -> Option<Engine> {
-    ENGINES.get(usize::try_from(number).ok()?).copied()
+    u8::try_from(number).ok().and_then(Engine::at_place)
 }
 
 fn unit_number(unit: FaultUnit) -> u32 {
@@ -151,7 +150,7 @@ fn unit_number(unit: FaultUnit) -> u32 {
         FaultUnit::Host => 0,
         FaultUnit::Bar1 => 1,
         FaultUnit::Bar3 => 2,
-        FaultUnit::Engine(engine) => engine_number(engine).saturating_add(16),
+        FaultUnit::Engine(engine) => engine_number(engine).saturating_add(FIRST_ENGINE_UNIT),
     }
 }
 
@@ -160,7 +159,7 @@ fn unit(number: u32) -> Option<FaultUnit> {
         0 => Some(FaultUnit::Host),
         1 => Some(FaultUnit::Bar1),
         2 => Some(FaultUnit::Bar3),
-        n => engine(n.checked_sub(16)?).map(FaultUnit::Engine),
+        n => engine(n.checked_sub(FIRST_ENGINE_UNIT)?).map(FaultUnit::Engine),
     }
 }
 
@@ -182,20 +181,20 @@ mod tests {
     #[test]
     fn every_kind_of_event_survives() {
         let fault = MmuFault {
-            unit: FaultUnit::Engine(Engine::Copy(1)),
+            unit: FaultUnit::Engine(Engine::COPY1),
             address: GpuVa(0xff_1234_5678),
             access: AccessKind::Write,
             reason: FaultReason::UnsupportedAperture,
         };
         let stop = |channel, cause| Event::Stopped(ChannelStop { channel: GuestChannel(channel), cause });
         let events = [
-            Event::NonStall(Engine::Copy(1)),
+            Event::NonStall(Engine::COPY1),
             stop(127, fault.into()),
             Event::Fault(MmuFault { unit: FaultUnit::Bar1, ..fault }),
             stop(5, HostError { pbdma: 2, status: 1, method: 0x1f_0123, data: !0 }.into()),
             stop(5, GraphicsError { status: 1, subchannel: 7, class: 0x9039, method: 0x300, data: 3 }.into()),
             stop(6, StopCause::Manager(31)),
-            stop(7, Hang { engine: Engine::Copy(2), kind: HangKind::Acquire }.into()),
+            stop(7, Hang { engine: Engine::COPY2, kind: HangKind::Acquire }.into()),
             stop(8, Hang { engine: Engine::Graphics, kind: HangKind::Engine }.into()),
             Event::Preempted(GuestChannel(9)),
             Event::Unsent,
@@ -204,6 +203,28 @@ mod tests {
 
         for event in events {
             assert_eq!(decode(encode(event)), Some(event));
+        }
+    }
+
+    #[test]
+    fn every_engine_survives_and_numbers_of_none_are_no_event() {
+        for engine in Engine::ALL {
+            let fault = MmuFault {
+                unit: FaultUnit::Engine(engine),
+                address: GpuVa(0),
+                access: AccessKind::Read,
+                reason: FaultReason::NoChannel,
+            };
+            for event in [Event::NonStall(engine), Event::Fault(fault)] {
+                assert_eq!(decode(encode(event)), Some(event));
+            }
+        }
+        let beyond = u32::try_from(Engine::COUNT).unwrap();
+        for number in [beyond, 256, u32::MAX] {
+            assert_eq!(decode([NON_STALL, number, 0, 0, 0, 0, 0, 0]), None);
+        }
+        for unit in [3, FIRST_ENGINE_UNIT - 1, FIRST_ENGINE_UNIT + beyond] {
+            assert_eq!(decode([FAULT, NO_CHANNEL, unit, 0, 0, 0, 0, 0]), None);
         }
     }
 

@@ -37,17 +37,18 @@ const HEAD: usize = 0;
 const TAIL: usize = 16;
 const WAITING: usize = 32;
 /// The consumer's interest in notifications: 0 to be woken; else the bits below.
-const INTEREST: usize = 33;
+const INTEREST: usize = 34;
+/// The engines whose work has ended, as the bits of an [`EngineSet`]. A long word, as is the interest.
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
 
 /// None: the driver would not see them.
-const UNASKED: u32 = 1 << 31;
+const UNASKED: u64 = 1 << 63;
 /// The message was sent.
-const SENT: u32 = 1 << 30;
+const SENT: u64 = 1 << 62;
 /// Those of these engines are a message, those of others nothing.
-const ENGINES: u32 = EngineSet::all().bits();
+const ENGINES: u64 = EngineSet::all().bits();
 const _: () = assert!(ENGINES & (UNASKED | SENT) == 0);
 
 /// Wakes the consumer and sends its driver's messages in the producer's place: other processes can make both
@@ -166,12 +167,12 @@ impl EventProducer {
     fn notify(&mut self, engine: Engine) -> bool {
         let bits = EngineSet::from(engine).bits();
         // A bit that is still set has not been taken: nothing new to tell.
-        if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
+        if self.ring.long(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
             return false;
         }
         // A masked notification, or one that the driver comes for anyway, is taken when the interest changes:
         // the consumer stores the interest first and reads the bits then; here the order is the reverse.
-        let interest = self.ring.word(INTEREST).load(Ordering::SeqCst);
+        let interest = self.ring.long(INTEREST).load(Ordering::SeqCst);
         if interest == 0 {
             return true;
         }
@@ -185,7 +186,7 @@ impl EventProducer {
         let sent = interest | SENT;
         if self
             .ring
-            .word(INTEREST)
+            .long(INTEREST)
             .compare_exchange(interest, sent, Ordering::SeqCst, Ordering::SeqCst)
             .is_err()
         {
@@ -283,7 +284,7 @@ impl EventConsumer {
             }
         }
         // Notifications that a message was sent for are left to its handler.
-        if self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT == 0 {
+        if self.ring.long(INTEREST).load(Ordering::SeqCst) & SENT == 0 {
             for engine in take_notified(&self.ring).engines() {
                 each(Event::NonStall(engine));
                 taken = taken.saturating_add(1);
@@ -316,8 +317,8 @@ impl EventConsumer {
         self.ring.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        let wanted = self.ring.word(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
-        let pending = tail != self.head || (wanted && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
+        let wanted = self.ring.long(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
+        let pending = tail != self.head || (wanted && self.ring.long(NOTIFIED).load(Ordering::SeqCst) != 0);
         if pending {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
         }
@@ -339,7 +340,7 @@ impl Notifications {
     /// Sets the interest in notifications from now on. When they are no longer masked, returns those that
     /// came while they were.
     pub fn interest(&self, interest: InterruptInterest) -> Deferred {
-        let sent = self.ring.word(INTEREST).swap(word_of(interest), Ordering::SeqCst) & SENT != 0;
+        let sent = self.ring.long(INTEREST).swap(word_of(interest), Ordering::SeqCst) & SENT != 0;
         let engines = if interest == InterruptInterest::Masked {
             EngineSet::empty()
         } else {
@@ -353,15 +354,15 @@ impl Notifications {
     pub fn take(&self) -> Deferred {
         // A plain load first: without a change it costs no locked instruction. No other thread clears the
         // mark.
-        let sent = self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT != 0;
+        let sent = self.ring.long(INTEREST).load(Ordering::SeqCst) & SENT != 0;
         if sent {
-            self.ring.word(INTEREST).store(0, Ordering::SeqCst);
+            self.ring.long(INTEREST).store(0, Ordering::SeqCst);
         }
         Deferred { engines: take_notified(&self.ring), sent }
     }
 }
 
-const fn word_of(interest: InterruptInterest) -> u32 {
+const fn word_of(interest: InterruptInterest) -> u64 {
     match interest {
         InterruptInterest::Masked => UNASKED,
         InterruptInterest::Wake => 0,
@@ -372,10 +373,11 @@ const fn word_of(interest: InterruptInterest) -> u32 {
 fn take_notified(ring: &SharedWords) -> EngineSet {
     // A load first: what is empty costs no locked instruction. It must not be done before what the caller
     // said in INTEREST is to be seen.
-    if ring.word(NOTIFIED).load(Ordering::SeqCst) == 0 {
+    if ring.long(NOTIFIED).load(Ordering::SeqCst) == 0 {
         return EngineSet::empty();
     }
-    EngineSet::from_bits_truncate(ring.word(NOTIFIED).swap(0, Ordering::SeqCst))
+    // Bits of no engine are the other end's mistake, and nobody's notification.
+    EngineSet::from_bits_truncate(ring.long(NOTIFIED).swap(0, Ordering::SeqCst))
 }
 
 const fn record_at(index: u32) -> usize {

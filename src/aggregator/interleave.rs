@@ -110,7 +110,7 @@ pub fn point() {
 }
 
 /// The same before an access to a shared word, which has this value now.
-pub fn word(index: usize, value: impl Fn() -> u32) {
+pub fn word<T: Hash>(index: usize, value: impl Fn() -> T) {
     if let Some((run, number)) = me()
         && run.world.is_shared(index)
     {

@@ -151,7 +151,7 @@ impl Report {
 }
 
 /// Counts of copied bytes: one for each engine, and of entries that were not read.
-const COPIED: usize = Engine::ALL.len() + 1;
+const COPIED: usize = Engine::COUNT + 1;
 /// Number of words of the sums.
 pub(super) const COPIED_WORDS: usize = counts::words(COPIED);
 
@@ -212,7 +212,7 @@ mod tests {
     fn copied_bytes_are_read_whole_while_they_change() {
         let (words, file) = SharedWords::create("test", 1).unwrap();
         let theirs = SharedWords::open(file.as_fd(), 1).unwrap();
-        let counts = |n: u64| CopiedBytes { engines: [n << 20 | n; 6], unread_entries: n };
+        let counts = |n: u64| CopiedBytes { engines: [n << 20 | n; Engine::COUNT], unread_entries: n };
         let enough = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&enough);
         let sender = std::thread::spawn(move || {

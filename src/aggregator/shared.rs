@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -94,6 +94,26 @@ impl SharedWords {
     }
 }
 
+impl SharedWords {
+    /// The long word made of the words number `index`, which is even, and the one after it, for one access.
+    /// These two are never used alone. Indices wrap as in [`Self::word`].
+    pub fn long(&self, index: usize) -> &AtomicU64 {
+        #[cfg(any(test, feature = "testing"))]
+        crate::interleave::word(index, || self.long_at(index).load(std::sync::atomic::Ordering::SeqCst));
+        self.long_at(index)
+    }
+
+    /// The same without being a step that others wait for.
+    pub(super) fn long_at(&self, index: usize) -> &AtomicU64 {
+        let index = (index % self.words.max(1)) & !1;
+        // SAFETY: `index` is below `words`, the number of words mapped, which is even.
+        let pair = unsafe { self.start.add(index) }.cast::<AtomicU64>();
+        // SAFETY: both words are inside the mapping, which lives as long as `self`, is page aligned and
+        // sealed against shrinking; an even word is aligned to eight bytes; AtomicU64 has no invalid value.
+        unsafe { pair.as_ref() }
+    }
+}
+
 impl Drop for SharedWords {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `map` mapped, unmapped once; no reference outlives `self`.
@@ -117,6 +137,17 @@ mod tests {
         ours.word(2047).store(7, Ordering::Relaxed);
 
         assert_eq!(theirs.word(2047).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn long_words_are_pairs_and_wrap_at_the_end() {
+        let (ours, fd) = SharedWords::create("test", 1).unwrap();
+        let theirs = SharedWords::open(fd.as_fd(), 1).unwrap();
+
+        ours.long(1022).store(7 << 32 | 5, Ordering::Relaxed);
+
+        assert_eq!(theirs.long(1022 + 1024).load(Ordering::Relaxed), 7 << 32 | 5);
+        assert_eq!([1022, 1023].map(|index| theirs.word(index).load(Ordering::Relaxed)), [5, 7]);
     }
 
     #[test]

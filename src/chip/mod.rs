@@ -6,6 +6,7 @@
 
 pub mod addr;
 pub mod channel_event;
+mod engine;
 pub mod gf100;
 pub mod gh100;
 mod kinds;
@@ -18,73 +19,9 @@ pub mod register_sets;
 pub mod registers;
 pub mod stream;
 
+pub use engine::{Engine, EngineNumber, EngineSet, NoSuchEngine};
 pub use kinds::StorageKinds;
 pub use model::Chip;
-
-/// An engine that executes channel work, in chip-neutral terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// Graphics and compute (PGRAPH).
-    Graphics,
-    /// A copy engine (PCOPY, CE).
-    Copy(u8),
-}
-
-impl std::fmt::Display for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Graphics => f.write_str("graphics"),
-            Self::Copy(number) => write!(f, "copy{number}"),
-        }
-    }
-}
-
-impl Engine {
-    /// Every engine that an [`EngineSet`] can hold.
-    pub const ALL: [Self; 6] =
-        [Self::Graphics, Self::Copy(0), Self::Copy(1), Self::Copy(2), Self::Copy(3), Self::Copy(4)];
-}
-
-bitflags::bitflags! {
-    /// A set of engines.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct EngineSet: u32 {
-        /// Graphics and compute.
-        const GRAPHICS = 1 << 0;
-        /// Copy engine 0.
-        const COPY0 = 1 << 1;
-        /// Copy engine 1.
-        const COPY1 = 1 << 2;
-        /// Copy engine 2.
-        const COPY2 = 1 << 3;
-        /// Copy engine 3.
-        const COPY3 = 1 << 4;
-        /// Copy engine 4.
-        const COPY4 = 1 << 5;
-    }
-}
-
-impl EngineSet {
-    /// The engines, graphics first.
-    pub fn engines(self) -> impl Iterator<Item = Engine> {
-        Engine::ALL.into_iter().filter(move |engine| self.contains((*engine).into()))
-    }
-}
-
-impl From<Engine> for EngineSet {
-    fn from(engine: Engine) -> Self {
-        match engine {
-            Engine::Graphics => Self::GRAPHICS,
-            Engine::Copy(0) => Self::COPY0,
-            Engine::Copy(1) => Self::COPY1,
-            Engine::Copy(2) => Self::COPY2,
-            Engine::Copy(3) => Self::COPY3,
-            Engine::Copy(4) => Self::COPY4,
-            Engine::Copy(_) => Self::empty(),
-        }
-    }
-}
 
 /// Where a physical address points, in the words of NVIDIA's PTE and instance-block fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

@@ -114,7 +114,7 @@ fn channel_load(reader: &mut TableReader<'_, '_>) -> Option<Load> {
     let names: Vec<_> = Engine::ALL.into_iter().map(|engine| (engine.to_string(), engine)).collect();
     let words: Vec<_> = names.iter().map(|(name, engine)| (name.as_str(), *engine)).collect();
     let engine =
-        reader.defaulted("engine", Engine::Graphics, "\"graphics\" or \"copy0\" to \"copy4\"", |v| {
+        reader.defaulted("engine", Engine::Graphics, "an engine: \"graphics\", \"copy0\", ...", |v| {
             value::word(v, &words)
         });
     let piece = optional_micros(reader, "piece", 1, MAX_TIME);

@@ -19,20 +19,28 @@ use gpuvmk_chip::{Chip, Engine, EngineSet};
 /// Binds an object to a subchannel; the same on every chip.
 const SET_OBJECT: u16 = host::SET_OBJECT;
 
+/// The engines of GF100's copy classes.
+const PCOPY: [Engine; 2] = [Engine::COPY0, Engine::COPY1];
+
 /// The counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedBytes {
-    /// Bytes written by copies, by engine in the order of [`Engine::ALL`].
-    pub engines: [u64; Engine::ALL.len()],
+    /// Bytes written by copies, by [`Engine::place`].
+    pub engines: [u64; Engine::COUNT],
     /// Ring entries whose commands were not looked through: there were too many, or they could not be read.
     pub unread_entries: u64,
+}
+
+impl Default for CopiedBytes {
+    fn default() -> Self {
+        Self { engines: [0; Engine::COUNT], unread_entries: 0 }
+    }
 }
 
 impl CopiedBytes {
     /// Adds a copy.
     pub fn add(&mut self, engine: Engine, bytes: u64) {
-        let place = Engine::ALL.iter().zip(&mut self.engines).find(|(known, _)| **known == engine);
-        if let Some((_, sum)) = place {
+        if let Some(sum) = self.engines.get_mut(usize::from(engine.place())) {
             *sum = sum.saturating_add(bytes);
         }
     }
@@ -233,11 +241,14 @@ impl CopyMeter {
         match self.object(subchannel) {
             Object::Other => {}
             Object::Pcopy(number) => {
-                let Some(lines) = self.pcopy.get_mut(usize::from(number)) else { return };
+                let place = usize::from(number);
+                let (Some(lines), Some(engine)) = (self.pcopy.get_mut(place), PCOPY.get(place)) else {
+                    return;
+                };
                 match method {
                     pcopy::X_COUNT => lines.length = data,
                     pcopy::Y_COUNT => lines.count = data,
-                    pcopy::EXEC => copied.add(Engine::Copy(number), lines.bytes()),
+                    pcopy::EXEC => copied.add(*engine, lines.bytes()),
                     _ => {}
                 }
             }

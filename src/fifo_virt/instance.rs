@@ -8,11 +8,11 @@
 //! mapped).
 
 use gpuvmk_chip::addr::{GpuVa, GuestVram};
+use gpuvmk_chip::gf100::engines::{ENGINES, EngineIds};
 use gpuvmk_chip::gf100::mmu::{VA_BITS, VA_MAX};
 use gpuvmk_chip::gf100::ramin::{
-    COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO,
-    RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO, SIGNATURE,
-    USERD_SIZE, page_directory as directory_of,
+    PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE,
+    RAMFC_USERD_HI, RAMFC_USERD_LO, SIGNATURE, USERD_SIZE, page_directory as directory_of,
 };
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{EngineSet, PhysicalAddress};
@@ -129,15 +129,12 @@ fn entries_log2(raw: &[u8; INSTANCE_BYTES]) -> u8 {
 /// The engines that context pointers name, from a copy of the instance block that begins at
 /// [`CONTEXTS_START`].
 pub fn engines_of(raw: &[u8; INSTANCE_BYTES - CONTEXTS_START]) -> EngineSet {
-    let contexts = [
-        (GRAPHICS_CONTEXT_LO, EngineSet::GRAPHICS),
-        (COPY0_CONTEXT_LO, EngineSet::COPY0),
-        (COPY1_CONTEXT_LO, EngineSet::COPY1),
-    ];
     let start = CONTEXTS_START as u64;
-    let present =
-        contexts.into_iter().filter(|(offset, _)| pair(raw, offset - start, offset - start + 4) != 0);
-    present.fold(EngineSet::empty(), |set, (_, engine)| set | engine)
+    let has_context = |ids: &EngineIds| {
+        let offset = ids.context.saturating_sub(start);
+        pair(raw, offset, offset.saturating_add(4)) != 0
+    };
+    ENGINES.iter().filter(|ids| has_context(ids)).map(|ids| EngineSet::of(ids.engine)).collect()
 }
 
 fn pair(raw: &[u8], lo: u64, hi: u64) -> u64 {
@@ -158,6 +155,7 @@ mod tests {
 
     use super::*;
     use gpuvmk_chip::Aperture;
+    use gpuvmk_chip::gf100::ramin::{COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 
     const VRAM: u64 = 64 << 20;
 

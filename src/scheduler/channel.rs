@@ -228,7 +228,7 @@ impl Channel {
 /// Whose list a channel with contexts on these engines is on. One that uses several is on the list of the
 /// first: hardware runs or stops a channel as a whole.
 pub(super) fn list_of(engines: EngineSet) -> Engine {
-    Engine::ALL.into_iter().find(|engine| engines.contains((*engine).into())).unwrap_or(Engine::Graphics)
+    engines.engines().next().unwrap_or(Engine::Graphics)
 }
 
 #[cfg(test)]

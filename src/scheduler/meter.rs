@@ -112,7 +112,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    const ENGINE: Engine = Engine::Copy(0);
+    const ENGINE: Engine = Engine::COPY0;
     const A: HostChannel = HostChannel(1);
     const B: HostChannel = HostChannel(2);
     const C: HostChannel = HostChannel(3);

@@ -3,7 +3,7 @@ use super::*;
 const A: TenantId = TenantId(1);
 const B: TenantId = TenantId(2);
 const GRAPHICS: Engine = Engine::Graphics;
-const COPY: Engine = Engine::Copy(0);
+const COPY: Engine = Engine::COPY0;
 
 fn us(n: u64) -> Duration {
     Duration::from_micros(n)

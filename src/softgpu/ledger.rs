@@ -75,11 +75,11 @@ pub struct Ledger {
     /// Nanoseconds that engines worked for each channel since it has its owner.
     worked: Vec<EngineTimes>,
     /// The same for channels that owners had before.
-    past: Mutex<HashMap<u32, [u64; Engine::ALL.len()]>>,
+    past: Mutex<HashMap<u32, [u64; Engine::COUNT]>>,
 }
 
-/// Times by [`Engine::ALL`].
-type EngineTimes = [AtomicU64; Engine::ALL.len()];
+/// Times by [`Engine::place`].
+type EngineTimes = [AtomicU64; Engine::COUNT];
 
 impl Ledger {
     /// For `vram` bytes and `channels` channels.
@@ -94,7 +94,9 @@ impl Ledger {
             channels: std::iter::repeat_with(AtomicU32::default).take(channels).collect(),
             reported: std::iter::repeat_with(AtomicBool::default).take(channels).collect(),
             foreign: Mutex::default(),
-            worked: std::iter::repeat_with(EngineTimes::default).take(channels).collect(),
+            worked: std::iter::repeat_with(|| [const { AtomicU64::new(0) }; Engine::COUNT])
+                .take(channels)
+                .collect(),
             past: Mutex::default(),
         }
     }
@@ -130,8 +132,7 @@ impl Ledger {
     /// An engine worked for a channel for so long.
     pub(super) fn worked(&self, channel: Option<HostChannel>, engine: Engine, time: Duration) {
         let times = channel.and_then(|channel| self.worked.get(usize::from(channel.0)));
-        let index = Engine::ALL.iter().position(|other| *other == engine);
-        if let Some(sum) = times.zip(index).and_then(|(times, index)| times.get(index)) {
+        if let Some(sum) = times.and_then(|times| times.get(usize::from(engine.place()))) {
             sum.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::Relaxed);
         }
     }
@@ -230,7 +231,7 @@ impl OwnershipLedger for Ledger {
             let before = label.swap(encode(owner), Ordering::Relaxed);
             told.store(false, Ordering::Relaxed);
             let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-            let past = past.entry(before).or_default();
+            let past = past.entry(before).or_insert([0; Engine::COUNT]);
             for (sum, time) in past.iter_mut().zip(self.worked.get(index).into_iter().flatten()) {
                 *sum = sum.saturating_add(time.swap(0, Ordering::Relaxed));
             }
@@ -244,7 +245,7 @@ impl OwnershipLedger for Ledger {
 
     fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)> {
         let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut times = past.get(&encode(Some(tenant))).copied().unwrap_or_default();
+        let mut times = past.get(&encode(Some(tenant))).copied().unwrap_or([0; Engine::COUNT]);
         for (label, worked) in self.channels.iter().zip(&self.worked) {
             if label.load(Ordering::Relaxed) == encode(Some(tenant)) {
                 for (sum, time) in times.iter_mut().zip(worked) {
@@ -332,9 +333,9 @@ mod tests {
         let ledger = Ledger::new(1 << 20, 16);
         let [one, two] = [1, 2].map(Duration::from_micros);
         ledger.own_channel(HostChannel(3), Some(A));
-        ledger.worked(Some(HostChannel(3)), Engine::Copy(0), one);
+        ledger.worked(Some(HostChannel(3)), Engine::COPY0, one);
         ledger.own_channel(HostChannel(3), Some(B));
-        ledger.worked(Some(HostChannel(3)), Engine::Copy(0), two);
+        ledger.worked(Some(HostChannel(3)), Engine::COPY0, two);
         ledger.own_channel(HostChannel(4), Some(A));
         ledger.worked(Some(HostChannel(4)), Engine::Graphics, two);
         ledger.worked(None, Engine::Graphics, two);
@@ -343,8 +344,8 @@ mod tests {
             ledger.engine_time(tenant).into_iter().find(|(other, _)| *other == engine).unwrap().1
         };
 
-        assert_eq!((time(A, Engine::Copy(0)), time(A, Engine::Graphics)), (one, two));
-        assert_eq!((time(B, Engine::Copy(0)), time(B, Engine::Graphics)), (two, Duration::ZERO));
+        assert_eq!((time(A, Engine::COPY0), time(A, Engine::Graphics)), (one, two));
+        assert_eq!((time(B, Engine::COPY0), time(B, Engine::Graphics)), (two, Duration::ZERO));
     }
 
     #[test]

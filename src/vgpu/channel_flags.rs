@@ -18,17 +18,17 @@ const REFUSED: u8 = 1 << 3;
 /// Channel numbers of the largest chip whose driver takes a fixed number of channels for granted.
 const NUMBERS: u16 = gpuvmk_chip::gf100::CHANNELS;
 
-/// Bits of [`Slot::watch`] below the page address of the instance block: aperture, and engines.
-const WATCH_APERTURE: u64 = 3;
-const WATCH_ENGINES_SHIFT: u32 = 4;
-const WATCH_ENGINES: u64 = 0xff;
-const WATCH_PAGE: u64 = !0xfff;
+/// Bits of [`Slot::instance`] below the page address: the aperture.
+const INSTANCE_APERTURE: u64 = 3;
+const INSTANCE_PAGE: u64 = !0xfff;
 
 #[derive(Debug, Default)]
 struct Slot {
     flags: AtomicU8,
-    /// Instance block and engines of a live channel, packed.
-    watch: AtomicU64,
+    /// The instance block of a live channel, packed.
+    instance: AtomicU64,
+    /// Engines that its host channel has contexts for, as the bits of an [`EngineSet`].
+    engines: AtomicU64,
 }
 
 /// The instance block of a live channel, and the engines that its host channel has contexts for.
@@ -130,16 +130,18 @@ impl ChannelFlags {
         self.preempting.load(Ordering::Acquire) != 0
     }
 
-    /// Notes what the doorbell must compare with the guest's instance block.
+    /// Notes what the doorbell must compare with the guest's instance block. A doorbell that comes meanwhile
+    /// may meet the block of before with the engines of now: it finds engines that are the channel's already,
+    /// or misses some, which the next one finds.
     pub fn watch(&self, channel: GuestChannel, watched: Watched) {
         let aperture = match watched.instance.aperture {
             Aperture::Vram => 0,
             Aperture::SystemCoherent => 2,
             Aperture::SystemNonCoherent => 3,
         };
-        let engines = (u64::from(watched.engines.bits()) & WATCH_ENGINES) << WATCH_ENGINES_SHIFT;
         if let Some(slot) = self.slots.get(usize::from(channel.0)) {
-            slot.watch.store(watched.instance.address & WATCH_PAGE | engines | aperture, Ordering::Release);
+            slot.engines.store(watched.engines.bits(), Ordering::Release);
+            slot.instance.store(watched.instance.address & INSTANCE_PAGE | aperture, Ordering::Release);
         }
     }
 
@@ -149,15 +151,14 @@ impl ChannelFlags {
         if slot.flags.load(Ordering::Acquire) & LIVE == 0 {
             return None;
         }
-        let packed = slot.watch.load(Ordering::Acquire);
-        let aperture = match packed & WATCH_APERTURE {
+        let packed = slot.instance.load(Ordering::Acquire);
+        let aperture = match packed & INSTANCE_APERTURE {
             2 => Aperture::SystemCoherent,
             3 => Aperture::SystemNonCoherent,
             _ => Aperture::Vram,
         };
-        // CAST: eight bits.
-        let engines = EngineSet::from_bits_truncate((packed >> WATCH_ENGINES_SHIFT & WATCH_ENGINES) as u32);
-        let instance = PhysicalAddress { aperture, address: packed & WATCH_PAGE };
+        let instance = PhysicalAddress { aperture, address: packed & INSTANCE_PAGE };
+        let engines = EngineSet::from_bits_retain(slot.engines.load(Ordering::Acquire));
         Some(Watched { instance, engines })
     }
 }
@@ -170,7 +171,7 @@ mod tests {
     fn watched_block_reads_back_while_the_channel_is_live() {
         let live = ChannelFlags::new(2);
         let instance = PhysicalAddress { aperture: Aperture::SystemNonCoherent, address: 0xff_ffff_f000 };
-        let watched = Watched { instance, engines: EngineSet::GRAPHICS | EngineSet::COPY1 };
+        let watched = Watched { instance, engines: EngineSet::all() };
         live.set(GuestChannel(1));
         live.watch(GuestChannel(1), watched);
         assert_eq!(

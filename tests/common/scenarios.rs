@@ -25,7 +25,7 @@ const IOVA: u64 = 0x8000_0000;
 /// Bytes of a buffer.
 pub const SIZE: u64 = 0x4_0000;
 
-pub const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+pub const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::COPY0, Engine::COPY1];
 
 fn ring_va(id: u16) -> u64 {
     VA_RING + u64::from(id) * 0x10_0000
@@ -72,7 +72,7 @@ pub fn copies_that_end_with_a_message(function: Arc<dyn PciFunction>, times: u32
     driver.system_ram(IOVA, 2 * SIZE);
     let mut space = driver.new_space();
     buffers(&mut driver, &mut space, IOVA);
-    let mut channel = driver.new_channel(&mut space, 1, Engine::Copy(0), ring_va(1));
+    let mut channel = driver.new_channel(&mut space, 1, Engine::COPY0, ring_va(1));
     driver.set_object(&mut channel);
     driver.finish(&channel);
     for round in 0..times {
@@ -130,8 +130,8 @@ pub fn fault_stops_its_channel_only(function: Arc<dyn PciFunction>) {
     let ram = driver.system_ram(IOVA, 2 * SIZE);
     let mut space = driver.new_space();
     buffers(&mut driver, &mut space, IOVA);
-    let mut bad = driver.new_channel(&mut space, 1, Engine::Copy(0), ring_va(1));
-    let mut good = driver.new_channel(&mut space, 2, Engine::Copy(1), ring_va(2));
+    let mut bad = driver.new_channel(&mut space, 1, Engine::COPY0, ring_va(1));
+    let mut good = driver.new_channel(&mut space, 2, Engine::COPY1, ring_va(2));
     driver.set_object(&mut bad);
     driver.set_object(&mut good);
 
@@ -160,7 +160,7 @@ pub fn fault_stops_its_channel_only(function: Arc<dyn PciFunction>) {
 
     // Recovery as nouveau does it, and the number is of use again.
     driver.unbind(1);
-    let mut again = driver.new_channel(&mut space, 1, Engine::Copy(0), ring_va(8));
+    let mut again = driver.new_channel(&mut space, 1, Engine::COPY0, ring_va(8));
     driver.set_object(&mut again);
     driver.copy(&mut again, VA_C, VA_B, SIZE);
     driver.finish(&again);
@@ -172,7 +172,7 @@ pub fn flush_changes_what_engines_reach(function: Arc<dyn PciFunction>) {
     let ram = driver.system_ram(IOVA, 2 * SIZE);
     let mut space = driver.new_space();
     buffers(&mut driver, &mut space, IOVA);
-    let mut channel = driver.new_channel(&mut space, 3, Engine::Copy(0), ring_va(3));
+    let mut channel = driver.new_channel(&mut space, 3, Engine::COPY0, ring_va(3));
     driver.set_object(&mut channel);
     let (first, second) = (driver.alloc(0x1000, 0x1000), driver.alloc(0x1000, 0x1000));
     driver.write_vram(first, &[0x11; 0x1000]);

@@ -36,7 +36,7 @@ enum Op {
     Word(u64, u64),
     Flush,
     Create(u16, GspChannel),
-    Object(u16, u32, u8),
+    Object(u16, u32, Engine),
     Schedule(u16, bool),
     Destroy(u16),
     Ring(u16, u32),
@@ -75,6 +75,11 @@ fn va() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Of the copy engines that there are, and one more.
+fn copy_engine() -> impl Strategy<Value = Engine> {
+    prop::sample::select(vec![Engine::COPY0, Engine::COPY1, Engine::COPY2, Engine::COPY3])
+}
+
 fn channel() -> impl Strategy<Value = GspChannel> {
     let engines = prop_oneof![
         Just(EngineSet::GRAPHICS | EngineSet::COPY0),
@@ -105,7 +110,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0u64..0x8000, any::<u64>()).prop_map(|(word, value)| Op::Word(Tables::ROOT + word * 8, value)),
         4 => Just(Op::Flush),
         2 => (slot(), channel()).prop_map(|(slot, channel)| Op::Create(slot, channel)),
-        1 => (slot(), any::<u32>(), 0u8..4).prop_map(|(slot, class, engine)| Op::Object(slot, class, engine)),
+        1 => (slot(), any::<u32>(), copy_engine()).prop_map(|(slot, class, engine)| Op::Object(slot, class, engine)),
         1 => (slot(), any::<bool>()).prop_map(|(slot, on)| Op::Schedule(slot, on)),
         1 => slot().prop_map(Op::Destroy),
         1 => (any::<u16>(), any::<u32>()).prop_map(|(slot, put)| Op::Ring(slot, put)),
@@ -130,7 +135,7 @@ impl Op {
                 let _ = driver.back.create_channel(GuestChannel(*slot), *channel);
             }
             Self::Object(slot, class, engine) => {
-                let _ = driver.back.create_object(GuestChannel(*slot), *class, Engine::Copy(*engine));
+                let _ = driver.back.create_object(GuestChannel(*slot), *class, *engine);
             }
             Self::Schedule(slot, on) => {
                 let _ = driver.back.schedule_channel(GuestChannel(*slot), *on);

@@ -158,7 +158,7 @@ impl Judge {
         let channel = super::host(u16::from(input.below(20)));
         let stopped = |cause: StopCause| GpuEvent::Stopped(ChannelStop { channel, cause });
         let event = match input.below(16) {
-            0 | 1 => GpuEvent::NonStall(input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(7)])),
+            0 | 1 => GpuEvent::NonStall(input.pick(&[Engine::Graphics, Engine::COPY1, Engine::COPY7])),
             2..=4 => {
                 let fault = MmuFault {
                     unit: FaultUnit::Host,
@@ -474,7 +474,7 @@ impl GpuDriver for JudgeGpu {
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         let state = self.state();
-        vec![(Engine::Graphics, state.runlist.first().copied()), (Engine::Copy(1), None)]
+        vec![(Engine::Graphics, state.runlist.first().copied()), (Engine::COPY1, None)]
     }
 
     fn engine_times(&mut self) -> Vec<(Engine, Duration)> {

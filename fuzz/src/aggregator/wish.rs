@@ -136,7 +136,7 @@ pub(super) fn request(input: &mut Input<'_>) -> Option<Request> {
         13 => Request::SetEngines { channel: GuestChannel(id(input)), engines: engines(input) },
         14 => {
             let class = if input.flag() { input.u32() } else { input.pick(&[0xc8b5, 0xcbc0, 0x90b5]) };
-            let engine = input.pick(&[Engine::Graphics, Engine::Copy(0), Engine::Copy(1), Engine::Copy(9)]);
+            let engine = input.pick(&[Engine::Graphics, Engine::COPY0, Engine::COPY1, Engine::COPY9]);
             Request::CreateObject { channel: GuestChannel(id(input)), class, engine }
         }
         15 | 16 => Request::EnableChannel { channel: GuestChannel(id(input)), enabled: input.below(4) != 3 },

@@ -38,19 +38,24 @@ impl Notifications {
     pub const STEPS: [usize; 3] = [WAITING, INTEREST, NOTIFIED];
 
     /// What those are.
-    pub fn words(&self) -> [u32; 3] {
-        Self::STEPS.map(|word| self.ring.at(word).load(Ordering::SeqCst))
+    pub fn words(&self) -> [u64; 3] {
+        let waiting = self.ring.at(WAITING).load(Ordering::SeqCst).into();
+        [waiting, self.long(INTEREST), self.long(NOTIFIED)]
+    }
+
+    fn long(&self, index: usize) -> u64 {
+        self.ring.long_at(index).load(Ordering::SeqCst)
     }
 
     /// The mistake that searches are to find: [`Notifications::interest`] without the look that follows.
     pub fn say_only(&self, interest: InterruptInterest) {
-        self.ring.word(INTEREST).store(word_of(interest), Ordering::SeqCst);
+        self.ring.long(INTEREST).store(word_of(interest), Ordering::SeqCst);
     }
 
     /// As at the beginning.
     pub fn clear(&self) {
-        for word in Self::STEPS {
-            self.ring.at(word).store(0, Ordering::SeqCst);
-        }
+        self.ring.at(WAITING).store(0, Ordering::SeqCst);
+        self.ring.long_at(INTEREST).store(0, Ordering::SeqCst);
+        self.ring.long_at(NOTIFIED).store(0, Ordering::SeqCst);
     }
 }

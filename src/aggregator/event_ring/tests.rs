@@ -61,7 +61,7 @@ fn notifications_merge_and_records_keep_their_order() {
     let (mut producer, mut consumer) = pair();
 
     for i in 0..3 {
-        producer.send(Event::NonStall(Engine::Copy(0)));
+        producer.send(Event::NonStall(Engine::COPY0));
         producer.send(Event::Preempted(GuestChannel(i)));
     }
 
@@ -71,7 +71,7 @@ fn notifications_merge_and_records_keep_their_order() {
             Event::Preempted(GuestChannel(0)),
             Event::Preempted(GuestChannel(1)),
             Event::Preempted(GuestChannel(2)),
-            Event::NonStall(Engine::Copy(0)),
+            Event::NonStall(Engine::COPY0),
         ]
     );
     assert_eq!(take(&mut consumer), []);
@@ -132,7 +132,7 @@ fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
 
     assert_eq!(notifications.interest(InterruptInterest::Masked), kept(EngineSet::empty(), false));
     fall_asleep(&consumer);
-    for engine in [Engine::Graphics, Engine::Copy(1), Engine::Copy(1)] {
+    for engine in [Engine::Graphics, Engine::COPY1, Engine::COPY1] {
         producer.send(Event::NonStall(engine));
     }
     assert!(is_asleep(&consumer));
@@ -140,17 +140,17 @@ fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
     // A record is heeded in any case, and takes them along.
     producer.send(Event::Lost);
     assert!(!is_asleep(&consumer));
-    let all = [Event::Lost, Event::NonStall(Engine::Graphics), Event::NonStall(Engine::Copy(1))];
+    let all = [Event::Lost, Event::NonStall(Engine::Graphics), Event::NonStall(Engine::COPY1)];
     assert_eq!(take(&mut consumer), all);
 
     producer.send(Event::NonStall(Engine::Graphics));
     assert_eq!(notifications.take(), kept(Engine::Graphics.into(), false));
-    producer.send(Event::NonStall(Engine::Copy(0)));
-    assert_eq!(notifications.interest(InterruptInterest::Wake), kept(Engine::Copy(0).into(), false));
+    producer.send(Event::NonStall(Engine::COPY0));
+    assert_eq!(notifications.interest(InterruptInterest::Wake), kept(Engine::COPY0.into(), false));
     fall_asleep(&consumer);
-    producer.send(Event::NonStall(Engine::Copy(0)));
+    producer.send(Event::NonStall(Engine::COPY0));
     assert!(!is_asleep(&consumer));
-    assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Copy(0))]);
+    assert_eq!(take(&mut consumer), [Event::NonStall(Engine::COPY0)]);
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn notification_that_is_a_message_is_sent_once_and_wakes_nobody_up() {
         producer.send(Event::NonStall(Engine::Graphics));
         assert_eq!((messages(&event), is_asleep(&consumer)), (0, true), "which is nothing to the driver");
         for _ in 0..2 {
-            producer.send(Event::NonStall(Engine::Copy(0)));
-            producer.send(Event::NonStall(Engine::Copy(1)));
+            producer.send(Event::NonStall(Engine::COPY0));
+            producer.send(Event::NonStall(Engine::COPY1));
         }
         assert_eq!((messages(&event), is_asleep(&consumer)), (1, true));
         // The handler's, not the thread's, even if that is awake for something else.
@@ -179,9 +179,9 @@ fn notification_that_is_a_message_is_sent_once_and_wakes_nobody_up() {
         assert_eq!(notifications.take(), kept(copies | EngineSet::GRAPHICS, true));
         // Until the driver allows the next one.
         fall_asleep(&consumer);
-        producer.send(Event::NonStall(Engine::Copy(0)));
+        producer.send(Event::NonStall(Engine::COPY0));
         assert_eq!((messages(&event), is_asleep(&consumer)), (0, false));
-        assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Copy(0))]);
+        assert_eq!(take(&mut consumer), [Event::NonStall(Engine::COPY0)]);
     }
 }
 

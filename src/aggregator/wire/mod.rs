@@ -51,6 +51,25 @@ pub enum WireError {
         /// Limit of entries.
         limit: usize,
     },
+    /// A set with bits of no engine.
+    #[error(
+        "Message of kind {kind} names engines that do not exist, by bits {unknown:#x}; known are bits {:#x}",
+        EngineSet::all().bits()
+    )]
+    Engines {
+        /// Kind of message.
+        kind: u32,
+        /// The bits.
+        unknown: u64,
+    },
+    /// A number of no engine.
+    #[error("Message of kind {kind} names engine {place}; there are {}, from 0 on", Engine::COUNT)]
+    Engine {
+        /// Kind of message.
+        kind: u32,
+        /// The number.
+        place: u32,
+    },
     /// A field with a value that means nothing.
     #[error("Message of kind {kind} has a bad {field}")]
     Field {
@@ -116,14 +135,14 @@ fn flag(value: u32, kind: u32, field: &'static str) -> Result<bool, WireError> {
     }
 }
 
-fn engines(bits: u32, kind: u32) -> Result<EngineSet, WireError> {
-    EngineSet::from_bits(bits).ok_or(WireError::Field { kind, field: "engine set" })
+fn engines(bits: u64, kind: u32) -> Result<EngineSet, WireError> {
+    EngineSet::from_bits(bits).ok_or(WireError::Engines { kind, unknown: bits & !EngineSet::all().bits() })
 }
 
-/// A set of exactly one engine.
-fn engine(bits: u32, kind: u32) -> Result<Engine, WireError> {
-    let one = |engine: &Engine| EngineSet::from(*engine).bits() == bits;
-    Engine::ALL.into_iter().find(one).ok_or(WireError::Field { kind, field: "engine" })
+/// An engine by its place.
+fn engine(place: u32, kind: u32) -> Result<Engine, WireError> {
+    let engine = u8::try_from(place).ok().and_then(Engine::at_place);
+    engine.ok_or(WireError::Engine { kind, place })
 }
 
 fn bounded(count: u64, limit: usize, kind: u32) -> Result<usize, WireError> {

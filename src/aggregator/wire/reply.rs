@@ -1,6 +1,6 @@
 //! Replies as bytes.
 
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Head, MAX_MESSAGE, MAX_WINDOW_PIECES, WireError, bounded, engines, flag, kind, split_head};
@@ -16,13 +16,13 @@ const WELCOME_BYTES: usize = size_of::<WireWelcome>() + MAX_WINDOW_PIECES * size
 #[repr(C)]
 struct WireWelcome {
     vram: U64,
-    channels: U16,
-    spaces: U16,
-    engines: U32,
+    engines: U64,
     /// Bit n: pages of 2^n bytes.
     page_shifts: U64,
+    channels: U16,
+    spaces: U16,
     va_bits: u8,
-    reserved: [u8; 7],
+    reserved: [u8; 3],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
                 engines: welcome.engines.bits().into(),
                 page_shifts: mask(&welcome.page_shifts).into(),
                 va_bits: welcome.va_bits,
-                reserved: [0; 7],
+                reserved: [0; 3],
             };
             out.extend_from_slice(wire.as_bytes());
             for (offset, size) in &welcome.window {

@@ -11,7 +11,6 @@ use super::{
 use crate::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId, TenantLimits,
 };
-use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk_scheduler::share::Share;
 
@@ -80,16 +79,16 @@ const FLAG_READ_ONLY: u8 = 1 << 2;
 struct WireChannel {
     gpfifo: U64,
     userd: U64,
-    engines: U32,
+    engines: U64,
     space: U16,
     gpfifo_entries_log2: u8,
-    reserved: u8,
+    reserved: [u8; 5],
 }
 
 const _: () = assert!(size_of::<WireHello>() == 136);
 const _: () = assert!(size_of::<WireRange>() == 16);
 const _: () = assert!(size_of::<WireMapping>() == 24);
-const _: () = assert!(size_of::<WireChannel>() == 24);
+const _: () = assert!(size_of::<WireChannel>() == 32);
 
 /// Writes `request` into `out`, which is emptied first.
 pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
@@ -131,17 +130,18 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
                 engines: engines.bits().into(),
                 space: space.0.into(),
                 gpfifo_entries_log2: *gpfifo_entries_log2,
-                reserved: 0,
+                reserved: [0; 5],
             };
             out.extend_from_slice(wire.as_bytes());
         }
         Request::DestroyChannel(channel) => head(kind::DESTROY_CHANNEL, channel.0.into(), 0),
         Request::SetEngines { channel, engines } => {
-            head(kind::SET_ENGINES, channel.0.into(), engines.bits());
+            head(kind::SET_ENGINES, channel.0.into(), 0);
+            out.extend_from_slice(U64::new(engines.bits()).as_bytes());
         }
         Request::CreateObject { channel, class, engine } => {
             head(kind::CREATE_OBJECT, channel.0.into(), *class);
-            out.extend_from_slice(U32::new(EngineSet::from(*engine).bits()).as_bytes());
+            out.extend_from_slice(U32::new(engine.place().into()).as_bytes());
         }
         Request::EnableChannel { channel, enabled } => {
             head(kind::ENABLE_CHANNEL, channel.0.into(), u32::from(*enabled));
@@ -223,7 +223,8 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
         }
         kind::DESTROY_CHANNEL => empty(Request::DestroyChannel(channel()?)),
         kind::SET_ENGINES => {
-            empty(Request::SetEngines { channel: channel()?, engines: engines(head.second.get(), kind)? })
+            let wire = U64::read_from_bytes(body).map_err(|_| length)?;
+            Ok(Request::SetEngines { channel: channel()?, engines: engines(wire.get(), kind)? })
         }
         kind::CREATE_OBJECT => {
             let wire = U32::read_from_bytes(body).map_err(|_| length)?;

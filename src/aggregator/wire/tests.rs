@@ -51,7 +51,7 @@ fn share_strategy() -> impl Strategy<Value = Share> {
 }
 
 fn request_strategy() -> impl Strategy<Value = Request> {
-    let engines = (0_u32..8).prop_map(EngineSet::from_bits_truncate);
+    let engines = any::<u64>().prop_map(EngineSet::from_bits_truncate);
     let channel = any::<u16>().prop_map(GuestChannel);
     prop_oneof![
         (
@@ -162,7 +162,7 @@ fn welcome_and_done_survive_the_wire() {
         vram: 256 << 20,
         channels: 32,
         spaces: 64,
-        engines: EngineSet::COPY4 | EngineSet::GRAPHICS,
+        engines: EngineSet::all(),
         va_bits: 57,
         page_shifts: vec![12, 16, 21, 29],
         slow_vram_reads: true,
@@ -174,6 +174,39 @@ fn welcome_and_done_survive_the_wire() {
     assert_eq!(decode_reply(&bytes), Ok(welcome));
     encode_reply(&Reply::Done, &mut bytes);
     assert_eq!(decode_reply(&bytes), Ok(Reply::Done));
+}
+
+/// The end of a request with its last `replaced` bytes changed, decoded.
+fn forged(request: &Request, replaced: &[u8]) -> Result<Request, WireError> {
+    let mut bytes = Vec::new();
+    encode_request(request, &mut bytes);
+    let start = bytes.len() - replaced.len();
+    bytes[start..].copy_from_slice(replaced);
+    decode_request(&bytes)
+}
+
+#[test]
+fn engines_that_do_not_exist_are_refused_by_name_and_not_dropped() {
+    let channel = GuestChannel(1);
+    let known = EngineSet::all().bits();
+    let set = Request::SetEngines { channel, engines: EngineSet::COPY9 };
+    for unknown in [1 << 44, 1 << 63, !known] {
+        let error = forged(&set, &(known | unknown).to_le_bytes()).unwrap_err();
+        assert_eq!(error, WireError::Engines { kind: kind::SET_ENGINES, unknown });
+    }
+    assert_eq!(
+        WireError::Engines { kind: 9, unknown: 1 << 44 }.to_string(),
+        "Message of kind 9 names engines that do not exist, by bits 0x100000000000; known are bits 0xfffffffffff"
+    );
+    let object = Request::CreateObject { channel, class: 0xc8b5, engine: Engine::COPY9 };
+    for place in [44_u32, 256, u32::MAX] {
+        let error = forged(&object, &place.to_le_bytes()).unwrap_err();
+        assert_eq!(error, WireError::Engine { kind: kind::CREATE_OBJECT, place });
+    }
+    for engine in Engine::ALL {
+        let request = Request::CreateObject { channel, class: 0, engine };
+        assert_eq!(forged(&request, &u32::from(engine.place()).to_le_bytes()), Ok(request));
+    }
 }
 
 #[test]

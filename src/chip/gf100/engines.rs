@@ -3,7 +3,9 @@
 //! Source: envytools `rnndb/fifo/gf100_pfifo.xml`, docs/hw/pm/pdaemon/counter.rst; nouveau
 //! `nvkm/engine/fifo/gf100.c`.
 
+use super::ramin::{COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 use super::regs::pfifo::NV_PFIFO_MMU_FAULT_ID;
+use super::regs::pfifo::NV_PFIFO_MMU_FAULT_INFO::CLIENT;
 use super::regs::pmc::NV_PMC_ENABLE;
 use super::regs::pmu::NV_PPMU_IDLE_MASK;
 use crate::Engine;
@@ -27,6 +29,10 @@ pub struct EngineIds {
     pub number: u8,
     /// The MMU's number of it, by which it tells faults.
     pub fault_unit: u32,
+    /// The hub's number of it, in the information of a fault.
+    pub client: u32,
+    /// Offset of its context pointer in an instance block.
+    pub context: u64,
     /// Its bit in NV_PMC_ENABLE.
     pub enable: Field,
     /// Its bit in NV_PPMU_IDLE_STATUS and in NV_PPMU_IDLE_MASK.
@@ -39,20 +45,26 @@ pub const ENGINES: [EngineIds; 3] = [
         engine: Engine::Graphics,
         number: GRAPHICS_NUMBER,
         fault_unit: NV_PFIFO_MMU_FAULT_ID::PGRAPH.low(),
+        client: CLIENT::DISPATCH,
+        context: GRAPHICS_CONTEXT_LO,
         enable: NV_PMC_ENABLE::PGRAPH,
         idle: NV_PPMU_IDLE_MASK::GR,
     },
     EngineIds {
-        engine: Engine::Copy(0),
+        engine: Engine::COPY0,
         number: COPY0_NUMBER,
         fault_unit: NV_PFIFO_MMU_FAULT_ID::PCE0.low(),
+        client: CLIENT::PCOPY0,
+        context: COPY0_CONTEXT_LO,
         enable: NV_PMC_ENABLE::PCE0,
         idle: NV_PPMU_IDLE_MASK::CE0,
     },
     EngineIds {
-        engine: Engine::Copy(1),
+        engine: Engine::COPY1,
         number: COPY1_NUMBER,
         fault_unit: NV_PFIFO_MMU_FAULT_ID::PCE1.low(),
+        client: CLIENT::PCOPY1,
+        context: COPY1_CONTEXT_LO,
         enable: NV_PMC_ENABLE::PCE1,
         idle: NV_PPMU_IDLE_MASK::CE1,
     },
@@ -87,7 +99,7 @@ mod tests {
             assert_eq!(super::ids(ids.engine), Some(&ids));
         }
         assert_eq!(by_number(1), None);
-        assert_eq!(ids(Engine::Copy(2)), None);
+        assert_eq!(ids(Engine::COPY2), None);
         let numbers = ENGINES.map(|ids| u32::from(ids.number));
         let bits =
             [NV_PFIFO_INTR_ENGINE_ID::PGRAPH, NV_PFIFO_INTR_ENGINE_ID::PCE0, NV_PFIFO_INTR_ENGINE_ID::PCE1];

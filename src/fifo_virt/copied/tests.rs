@@ -47,11 +47,11 @@ fn on(engine: Engine, bytes: u64) -> CopiedBytes {
     copied
 }
 
-const COPY0: Engine = Engine::Copy(0);
+const COPY0: Engine = Engine::COPY0;
 
 #[test]
 fn gf100s_copy_engines_count_lines_by_the_class_that_is_bound() {
-    for (class, engine) in [(pcopy::CLASS_COPY0, COPY0), (pcopy::CLASS_COPY1, Engine::Copy(1))] {
+    for (class, engine) in [(pcopy::CLASS_COPY0, COPY0), (pcopy::CLASS_COPY1, Engine::COPY1)] {
         let mut meter = gf100();
         let stream = [
             bind(4, class),
@@ -127,7 +127,7 @@ fn gh100s_subchannels_say_which_engine_copies() {
     };
     for subchannel in 0..8 {
         let copied = read(&mut gh100(EngineSet::COPY2), &stream(subchannel));
-        let expected = if subchannel < 5 { on(Engine::Copy(2), 64) } else { CopiedBytes::default() };
+        let expected = if subchannel < 5 { on(Engine::COPY2, 64) } else { CopiedBytes::default() };
         assert_eq!(copied, expected, "subchannel {subchannel} of a copy engine's");
         let copied = read(&mut gh100(EngineSet::GRAPHICS | EngineSet::COPY0), &stream(subchannel));
         let expected = if subchannel == 4 { on(COPY0, 64) } else { CopiedBytes::default() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::bus::Bus;
 use super::channels::{self, Channels};
-use super::contexts::{Contexts, ENGINES, enable_bit};
+use super::contexts::Contexts;
 use super::events::Interrupts;
 use super::host_backed::{self, HostBackedVram};
 use super::idle::IdleCounters;
@@ -19,6 +19,7 @@ use crate::init_script::{Script, Section};
 use crate::{GpuError, GpuInfo, ScrubMode};
 use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::{HostVram, Iova, PAGE_SIZE};
+use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::mmu::VA_BITS;
 use gpuvmk_chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
 use gpuvmk_chip::gf100::regs::pfifo::{
@@ -92,7 +93,7 @@ fn bring_up(
         script::check(&bus, script)?;
     }
     bus.write(NV_PMC_INTR_EN_0, 0)?;
-    let units = ENGINES.into_iter().fold(PFIFO | PMU, |bits, engine| bits | enable_bit(engine));
+    let units = ENGINES.iter().fold(PFIFO | PMU, |bits, ids| bits | ids.enable.mask());
     // Ours are reset; what else the board needs stays on.
     let others = script.as_ref().map_or(0, |script| script.units & !units);
     bus.write(NV_PMC_ENABLE, others)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::bus::Bus;
-use super::contexts::{ChannelContexts, Contexts, ENGINES};
+use super::contexts::{ChannelContexts, Contexts};
 use super::memory::HostMemory;
 use super::window::{Bar1, block, halves, page_number};
 use crate::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
@@ -369,5 +369,5 @@ fn write_instance(
 
 /// Engines as a set.
 pub(super) fn all_engines() -> EngineSet {
-    ENGINES.into_iter().map(EngineSet::from).collect()
+    engines::ENGINES.iter().map(|ids| EngineSet::of(ids.engine)).collect()
 }

@@ -14,9 +14,8 @@ use super::window::{block, halves};
 use crate::GpuError;
 use crate::init_script::{Script, Section};
 use gpuvmk_chip::addr::PAGE_SIZE;
-use gpuvmk_chip::gf100::ramin::{
-    COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, target,
-};
+use gpuvmk_chip::gf100::engines::{self, ENGINES, EngineIds};
+use gpuvmk_chip::gf100::ramin::{INSTANCE_SIZE, target};
 use gpuvmk_chip::gf100::regs::falcon::{
     ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY,
 };
@@ -53,17 +52,14 @@ const VALID: u32 = NV_PGRAPH_PRI_FECS_CURRENT_CTX::VALID.mask();
 /// Both kinds of access of a falcon to the FIFO.
 const ACCESS_ALL: u32 = ACCESS_EN::CHSW.mask() | ACCESS_EN::FIFO.mask();
 
-/// The engines' PMC_ENABLE bits.
-pub(super) const fn enable_bit(engine: Engine) -> u32 {
-    match engine {
-        Engine::Graphics => NV_PMC_ENABLE::PGRAPH.mask(),
-        Engine::Copy(0) => NV_PMC_ENABLE::PCE0.mask(),
-        Engine::Copy(_) => NV_PMC_ENABLE::PCE1.mask(),
-    }
+/// What units know an engine by.
+fn ids(engine: Engine) -> Result<&'static EngineIds, GpuError> {
+    engines::ids(engine).ok_or_else(|| no_such(engine))
 }
 
-/// All engines of this chip.
-pub(super) const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+fn no_such(engine: Engine) -> GpuError {
+    GpuError::Invalid(format!("GF100 has no engine {engine}"))
+}
 
 /// Contexts of one channel, for its release.
 #[derive(Debug, Default)]
@@ -96,7 +92,7 @@ impl Contexts {
         memory: &mut HostMemory,
         script: Option<Arc<Script>>,
     ) -> Result<Self, GpuError> {
-        for copy in [0, 1] {
+        for copy in [Engine::COPY0, Engine::COPY1] {
             start_copy(bus, copy, script.as_deref())?;
         }
         let size = start_graphics(bus, script.as_deref())?;
@@ -121,13 +117,13 @@ impl Contexts {
         contexts: &mut ChannelContexts,
         engines: EngineSet,
     ) -> Result<(), GpuError> {
-        for engine in ENGINES {
+        for engine in ENGINES.map(|ids| ids.engine) {
             if !engines.contains(engine.into()) || contexts.engines().contains(engine.into()) {
                 continue;
             }
             let (image, size) = match engine {
                 Engine::Graphics => (memory.take_with(&self.golden)?, self.golden.len() as u64),
-                Engine::Copy(_) => (memory.take(COPY_CONTEXT_SIZE, PAGE_SIZE)?, COPY_CONTEXT_SIZE),
+                _ => (memory.take(COPY_CONTEXT_SIZE, PAGE_SIZE)?, COPY_CONTEXT_SIZE),
             };
             contexts.images.push((engine, image, size));
             write_pointer(memory, instance, engine, image)?;
@@ -137,22 +133,19 @@ impl Contexts {
 
     /// Takes an engine through reset and starts it again; work on it is dropped.
     pub(super) fn reset_engine(&self, bus: &Bus, engine: Engine) -> Result<(), GpuError> {
+        let bit = ids(engine)?.enable.mask();
         let enabled = bus.read(NV_PMC_ENABLE)?;
-        bus.write(NV_PMC_ENABLE, enabled & !enable_bit(engine))?;
-        bus.write(NV_PMC_ENABLE, enabled | enable_bit(engine))?;
+        bus.write(NV_PMC_ENABLE, enabled & !bit)?;
+        bus.write(NV_PMC_ENABLE, enabled | bit)?;
         match engine {
             Engine::Graphics => start_graphics(bus, self.script.as_deref()).map(|_| ()),
-            Engine::Copy(number) => start_copy(bus, number, self.script.as_deref()),
+            _ => start_copy(bus, engine, self.script.as_deref()),
         }
     }
 }
 
 fn write_pointer(memory: &HostMemory, instance: u64, engine: Engine, image: u64) -> Result<(), GpuError> {
-    let place = match engine {
-        Engine::Graphics => GRAPHICS_CONTEXT_LO,
-        Engine::Copy(0) => COPY0_CONTEXT_LO,
-        Engine::Copy(_) => COPY1_CONTEXT_LO,
-    };
+    let place = ids(engine)?.context;
     // The mode bit clear: a physical address.
     let PhysicalAddress { aperture, address } = memory.physical(image);
     let (low, high) = halves(address);
@@ -170,11 +163,15 @@ fn upload(bus: &Bus, falcon: u32) -> Result<(), GpuError> {
     Ok(())
 }
 
-fn start_copy(bus: &Bus, number: u8, script: Option<&Script>) -> Result<(), GpuError> {
-    if play(bus, script, if number == 0 { Section::Copy0 } else { Section::Copy1 })? {
+fn start_copy(bus: &Bus, engine: Engine, script: Option<&Script>) -> Result<(), GpuError> {
+    let (section, falcon) = match engine {
+        Engine::COPY0 => (Section::Copy0, NV_PCE0_INTR_SET.0),
+        Engine::COPY1 => (Section::Copy1, NV_PCE1_INTR_SET.0),
+        _ => return Err(no_such(engine)),
+    };
+    if play(bus, script, section)? {
         return Ok(());
     }
-    let falcon = if number == 0 { NV_PCE0_INTR_SET.0 } else { NV_PCE1_INTR_SET.0 };
     let at = |offset: u32| Reg(falcon.wrapping_add(offset));
     upload(bus, falcon)?;
     bus.write(at(DMA_CONTROL), DMA_CONTROL::BLOCK.mask())?;

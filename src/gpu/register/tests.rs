@@ -221,7 +221,7 @@ fn engines_that_had_nothing_to_do_have_worked_for_no_time() {
     let mut driver = driver();
     std::thread::sleep(Duration::from_millis(2));
 
-    let rest = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)].map(|engine| (engine, Duration::ZERO));
+    let rest = [Engine::Graphics, Engine::COPY0, Engine::COPY1].map(|engine| (engine, Duration::ZERO));
     assert_eq!(driver.engine_times(), rest);
 }
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use super::abi::Handle;
 use super::abi::controls::{DISABLE_MAX, DisableChannels};
-use super::abi::flags::{ENGINE_COPY0, ENGINE_GRAPHICS};
 use super::channel::{Allowed, NewChannel, RmChannel, allowed};
 use super::device::{CopyEngine, Device, Doorbell};
 use super::error::RmError;
@@ -45,10 +44,13 @@ impl EngineTable {
     /// `NV2080_ENGINE_TYPE` of an engine.
     pub fn engine_type(&self, engine: Engine) -> Option<u32> {
         match engine {
-            Engine::Graphics => Some(ENGINE_GRAPHICS),
+            Engine::Graphics => Some(engine.nv2080_type()),
             Engine::Copy(n) => {
-                self.copy.get(usize::from(n)).map(|number| ENGINE_COPY0.saturating_add(*number))
+                let real = self.copy.get(usize::from(n.get()))?;
+                let real = u8::try_from(*real).ok()?.try_into().ok()?;
+                Some(Engine::Copy(real).nv2080_type())
             }
+            _ => None,
         }
     }
 
@@ -411,7 +413,7 @@ impl Channels {
     /// which channel it runs.
     pub fn sample(&mut self, vram: &Vram) -> Vec<(Engine, Option<HostChannel>)> {
         self.turn = self.turn.wrapping_add(1);
-        let engines = [Engine::Graphics, Engine::Copy(1), Engine::Copy(2)];
+        let engines = [Engine::Graphics, Engine::COPY1, Engine::COPY2];
         let busy = |engine: Engine| -> Vec<HostChannel> {
             self.slots
                 .iter()

@@ -18,6 +18,7 @@ use super::client::Client;
 use super::error::RmError;
 use super::kernel::Node;
 use super::open_error::OpenError;
+use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_pci::mapping::Mapping;
 
@@ -188,9 +189,11 @@ impl Device {
         let present: Vec<u32> = engines.list.iter().take(count).copied().collect();
         let mut copy = Vec::new();
         for engine in present.iter().copied() {
-            if !(flags::ENGINE_COPY0..=flags::ENGINE_COPY_LAST).contains(&engine) {
-                continue;
-            }
+            let number = match Engine::of_nv2080_type(engine) {
+                // Others have no notifier that is known.
+                Some(Engine::Copy(number)) if number.get() < flags::NOTIFIERS_CE => number.get().into(),
+                _ => continue,
+            };
             let mut caps = CopyCaps { engine, ..Default::default() };
             self.client.control(self.subdevice, &mut caps)?;
             let mut units = CopyUnits { engine, mask: 0 };
@@ -200,12 +203,12 @@ impl Device {
             }
             let [first, _] = caps.caps;
             copy.push(CopyEngine {
-                number: engine - flags::ENGINE_COPY0,
+                number,
                 with_graphics: first & flags::CE_IS_GRCE != 0,
                 units: units.mask,
             });
         }
-        Ok((present.contains(&flags::ENGINE_GRAPHICS), copy))
+        Ok((present.contains(&Engine::Graphics.nv2080_type()), copy))
     }
 
     /// Maps the doorbell.

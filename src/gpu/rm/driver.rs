@@ -102,7 +102,7 @@ impl RmDriver {
         vram: u64,
     ) -> Result<Self, OpenError> {
         let doorbell = Arc::new(device.doorbell()?);
-        let lone = table.engine_type(Engine::Copy(1)).unwrap_or_default();
+        let lone = table.engine_type(Engine::COPY1).unwrap_or_default();
         let worker = Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
             .map_err(|error| OpenError::Setup(Box::new(error)))?;
         let wake = wake()?;

@@ -20,7 +20,7 @@ use super::abi::flags::{EVENT_NONSTALL, NOTIFIER_CE0, NOTIFIER_GRAPHICS};
 use super::channels::EngineTable;
 use super::device::Device;
 use crate::GpuError;
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// How often stopped channels are looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -51,11 +51,10 @@ impl Events {
     pub fn new(device: &mut Device, table: &EngineTable, wake: &OwnedFd) -> Result<Self, GpuError> {
         let file = device.client.event_file()?;
         let mut engines = BTreeMap::new();
-        let copies = table
-            .copy
-            .iter()
-            .zip(0_u8..)
-            .map(|(number, n)| (Engine::Copy(n), NOTIFIER_CE0.saturating_add(*number)));
+        let copies = EngineSet::COPIES
+            .engines()
+            .zip(&table.copy)
+            .map(|(engine, number)| (engine, NOTIFIER_CE0.saturating_add(*number)));
         for (engine, index) in std::iter::once((Engine::Graphics, NOTIFIER_GRAPHICS)).chain(copies) {
             engines.insert(register(device, &file, index)?, engine);
         }

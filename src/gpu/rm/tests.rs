@@ -383,12 +383,12 @@ fn classes_that_tenants_may_have_and_no_others() {
     let graphics = rig.channel(space, EngineSet::GRAPHICS | EngineSet::COPY0).unwrap();
     rig.driver.create_object(graphics, HOPPER_COMPUTE_A.number, Engine::Graphics).unwrap();
     rig.driver.create_object(graphics, HOPPER_COMPUTE_A.number, Engine::Graphics).unwrap();
-    rig.driver.create_object(graphics, HOPPER_DMA_COPY_A.number, Engine::Copy(0)).unwrap();
+    rig.driver.create_object(graphics, HOPPER_DMA_COPY_A.number, Engine::COPY0).unwrap();
     assert_eq!(rig.mock.state().count(HOPPER_COMPUTE_A), 1);
     for (class, engine) in [
         (0xc661, Engine::Graphics),
-        (HOPPER_COMPUTE_A.number, Engine::Copy(0)),
-        (HOPPER_DMA_COPY_A.number, Engine::Copy(1)),
+        (HOPPER_COMPUTE_A.number, Engine::COPY0),
+        (HOPPER_DMA_COPY_A.number, Engine::COPY1),
         (HOPPER_DMA_COPY_A.number, Engine::Graphics),
     ] {
         let error = rig.driver.create_object(graphics, class, engine).unwrap_err();
@@ -436,7 +436,7 @@ fn notifications_and_each_engine_once() {
     }
     let mut events = Vec::new();
     rig.driver.take_events(&mut events);
-    assert_eq!(events, [GpuEvent::NonStall(Engine::Graphics), GpuEvent::NonStall(Engine::Copy(1))]);
+    assert_eq!(events, [GpuEvent::NonStall(Engine::Graphics), GpuEvent::NonStall(Engine::COPY1)]);
 }
 
 #[test]

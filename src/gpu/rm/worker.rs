@@ -13,7 +13,7 @@ use super::abi::classes::{
     FERMI_VASPACE_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, MemoryParams, NV01_MEMORY_LOCAL_USER,
     NV50_MEMORY_VIRTUAL, SpaceParams,
 };
-use super::abi::flags::{ENGINE_GRAPHICS, OWNER, alloc, attr, map};
+use super::abi::flags::{OWNER, alloc, attr, map};
 use super::channel::{NewChannel, RmChannel};
 use super::device::{Device, Doorbell};
 use super::error::RmError;
@@ -21,6 +21,7 @@ use super::pushbuffer::Commands;
 use super::vram::{Cleaner, Ticket, vram_params};
 use crate::scrub::SCRUB_PIECE;
 use crate::{GpuError, Scrub};
+use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
@@ -128,7 +129,7 @@ impl Worker {
         userd.fill(0, 0x200, 0).map_err(internal)?;
         let engine = match work {
             Work::Copy(engine) => engine,
-            Work::Compute => ENGINE_GRAPHICS,
+            Work::Compute => Engine::Graphics.nv2080_type(),
         };
         let new = NewChannel {
             space,

@@ -43,11 +43,11 @@ impl CommandFormat {
     /// That of an engine of a chip.
     pub(crate) fn of(chip: Chip, engine: Engine) -> Option<Self> {
         match (chip, engine) {
-            (Chip::Gf100, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
-            (Chip::Gf100, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
+            (Chip::Gf100, Engine::COPY0) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
+            (Chip::Gf100, Engine::COPY1) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
             (Chip::Gf100, Engine::Graphics) => Some(Self::FermiM2mf),
             (Chip::Gh100, Engine::Copy(_)) => Some(Self::Hopper),
-            (Chip::Gf100, Engine::Copy(_)) | (Chip::Gh100, Engine::Graphics) => None,
+            _ => None,
         }
     }
 
@@ -248,10 +248,10 @@ mod tests {
 
     #[test]
     fn engines_without_a_known_class_have_no_dialect() {
-        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::Copy(1)), Some(CommandFormat::Fermi(0x90b8)));
+        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::COPY1), Some(CommandFormat::Fermi(0x90b8)));
         assert_eq!(CommandFormat::of(Chip::Gf100, Engine::Graphics).map(CommandFormat::class), Some(0x9039));
-        assert_eq!(CommandFormat::of(Chip::Gh100, Engine::Copy(2)).map(CommandFormat::class), Some(0xc8b5));
-        for (chip, engine) in [(Chip::Gh100, Engine::Graphics), (Chip::Gf100, Engine::Copy(2))] {
+        assert_eq!(CommandFormat::of(Chip::Gh100, Engine::COPY2).map(CommandFormat::class), Some(0xc8b5));
+        for (chip, engine) in [(Chip::Gh100, Engine::Graphics), (Chip::Gf100, Engine::COPY2)] {
             assert_eq!(CommandFormat::of(chip, engine), None);
         }
     }

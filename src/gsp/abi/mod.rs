@@ -9,7 +9,6 @@
 //! Sources: headers of open-gpu-kernel-modules, and `nvkm/subdev/gsp/rm` of Linux 7.2.
 
 pub mod common;
-pub(crate) mod engines;
 pub mod names;
 pub mod r570_144;
 pub mod status;

@@ -15,9 +15,6 @@ pub static GH100: GspHal = GspHal {
 
 /// Drivers take vectors from the table of interrupts, so these are of our own choice.
 const fn non_stall(engine: Engine) -> u32 {
-    match engine {
-        Engine::Graphics => 0x20,
-        // CAST: widening.
-        Engine::Copy(n) => 0x21 + n as u32,
-    }
+    // CAST: widening.
+    0x20 + engine.place() as u32
 }

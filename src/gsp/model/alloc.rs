@@ -82,8 +82,7 @@ fn make(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, parameters: Paramete
         }
         Parameters::Channel(parameters) => gpfifo(rm, back, wanted, &parameters),
         Parameters::Copy(engine) => {
-            // A number beyond those that there are makes no set.
-            let is_copy = |engine: &Engine| matches!(engine, Engine::Copy(_)) && Engine::ALL.contains(engine);
+            let is_copy = |engine: &Engine| matches!(engine, Engine::Copy(_));
             engine_object(rm, back, wanted, engine.filter(is_copy).ok_or(Status::InvalidArgument)?)
         }
         Parameters::Graphics => engine_object(rm, back, wanted, Engine::Graphics),

@@ -8,7 +8,6 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use crate::abi::engines::engine_type;
 use crate::abi::status::Status;
 use crate::abi::values::ChannelParameters;
 use crate::model::config::GspConfig;
@@ -310,7 +309,7 @@ impl Channels {
         };
         let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
         let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
-        let engine_type = engine_type(engine);
+        let engine_type = engine.nv2080_type();
         Deferred { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
     }
 

@@ -4,17 +4,14 @@
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// The runlist of an engine.
-pub(super) const fn runlist(engine: Engine) -> u16 {
-    match engine {
-        Engine::Graphics => 0,
-        // CAST: widening.
-        Engine::Copy(n) => n as u16,
-    }
+pub(super) fn runlist(engine: Engine) -> u16 {
+    // The places of graphics and of copy engine 0 come first.
+    engine.place().saturating_sub(1).into()
 }
 
 /// Its place there: the GRCE comes second on the graphics runlist.
 pub(super) const fn place_on_runlist(engine: Engine) -> u32 {
-    matches!(engine, Engine::Copy(0)) as u32
+    matches!(engine, Engine::COPY0) as u32
 }
 
 /// Those of `engines` that sit on a runlist.

@@ -1,8 +1,8 @@
 //! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
 
+use crate::abi::Abi;
 use crate::abi::common::rpc::{NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED};
 use crate::abi::values::RcTriggered;
-use crate::abi::{Abi, engines};
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 
@@ -20,7 +20,7 @@ pub(super) const fn init_done() -> Event {
 /// A channel was stopped: nouveau kills it and releases who waits for it.
 pub(super) fn rc_triggered(abi: &Abi, token: Token, error: RobustChannelError) -> Event {
     let body = (abi.rc_triggered)(RcTriggered {
-        engine_type: engines::engine_type(error.engine),
+        engine_type: error.engine.nv2080_type(),
         chid: token.chid.into(),
         except_type: error.code,
         address: error.address,

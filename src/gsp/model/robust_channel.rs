@@ -97,13 +97,13 @@ mod tests {
     #[test]
     fn fault_of_a_channel_says_who_where_and_why() {
         let fault = MmuFault {
-            unit: FaultUnit::Engine(Engine::Copy(1)),
+            unit: FaultUnit::Engine(Engine::COPY1),
             address: GpuVa(0x7f_dead_0000),
             access: AccessKind::Write,
             reason: FaultReason::WriteToReadOnly,
         };
         let expected =
-            RobustChannelError { engine: Engine::Copy(1), code: 31, address: 0x7f_dead_0000, fault_type: 6 };
+            RobustChannelError { engine: Engine::COPY1, code: 31, address: 0x7f_dead_0000, fault_type: 6 };
         assert_eq!(RobustChannelError::from(StopCause::Fault(fault)), expected);
     }
 }

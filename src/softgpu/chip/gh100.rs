@@ -1,6 +1,6 @@
 //! GH100.
 
-use super::Description;
+use super::{Description, EngineRow};
 use crate::class::hopper_copy::HopperCopy;
 use crate::class::hopper_graphics::HopperGraphics;
 use crate::fifo::ramfc::{AddressMasks, NARROW};
@@ -14,12 +14,13 @@ const GH100_CHANNELS: u16 = 512;
 pub(crate) static GH100: Description = Description {
     channels: GH100_CHANNELS,
     pbdmas: 4,
-    engines: &[Engine::Graphics, Engine::Copy(0), Engine::Copy(1), Engine::Copy(2)],
+    engines: &[
+        EngineRow { engine: Engine::Graphics, model: || Box::<HopperGraphics>::default() },
+        EngineRow { engine: Engine::COPY0, model: || Box::new(HopperCopy::new(0)) },
+        EngineRow { engine: Engine::COPY1, model: || Box::new(HopperCopy::new(1)) },
+        EngineRow { engine: Engine::COPY2, model: || Box::new(HopperCopy::new(2)) },
+    ],
     masks: AddressMasks { va_max: gh100::mmu::VA_MAX, userd: NARROW & !(gh100::userd::USERD_SIZE - 1) },
     page_shifts: &[12, 16, 21, 29],
     host: &Hopper,
-    model: |engine| match engine {
-        Engine::Graphics => Box::<HopperGraphics>::default(),
-        Engine::Copy(number) => Box::new(HopperCopy::new(number)),
-    },
 };

@@ -7,7 +7,7 @@ mod gh100;
 use crate::engine::model::Model;
 use crate::fifo::ramfc::AddressMasks;
 use crate::pbdma::host::HostClass;
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::{Engine, EngineSet};
 
 pub(crate) use self::gf100::GF100;
 pub(crate) use self::gh100::GH100;
@@ -20,21 +20,28 @@ pub(crate) struct Description {
     pub(crate) channels: u16,
     /// PBDMA units; each is a thread.
     pub(crate) pbdmas: u8,
-    /// Engines.
-    pub(crate) engines: &'static [Engine],
+    /// Engines, and what each is.
+    pub(crate) engines: &'static [EngineRow],
     /// How wide addresses are.
     pub(crate) masks: AddressMasks,
     /// log2 of the page sizes, ascending.
     pub(crate) page_shifts: &'static [u8],
     /// The host unit's methods.
     pub(crate) host: &'static dyn HostClass,
-    /// What an engine is.
-    pub(crate) model: fn(Engine) -> Box<dyn Model>,
+}
+
+/// An engine of a chip.
+#[derive(Debug)]
+pub(crate) struct EngineRow {
+    /// Which it is.
+    pub(crate) engine: Engine,
+    /// Makes its model, as after power-on.
+    pub(crate) model: fn() -> Box<dyn Model>,
 }
 
 impl Description {
-    /// True when the chip has the engine.
-    pub(crate) fn has(&self, engine: Engine) -> bool {
-        self.engines.contains(&engine)
+    /// The engines.
+    pub(crate) fn engines(&self) -> EngineSet {
+        self.engines.iter().map(|row| EngineSet::of(row.engine)).collect()
     }
 }

@@ -52,7 +52,7 @@ impl Core {
         let mmu = Mmu::new(walker, chip.masks.va_max, chip.page_shifts);
         let system = MemorySystem::new(vram, mmu, chip.channels)?;
         let fifo = Fifo::new(chip.channels, chip.pbdmas);
-        let units = chip.engines.iter().map(|engine| Unit::new(*engine, chip.model)).collect();
+        let units = chip.engines.iter().map(|row| Unit::new(row.engine, row.model)).collect();
         let shared = Arc::new(Shared::new(system, fifo, units, chip.pbdmas));
         let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
         // Those started before an error end with `core`.
@@ -61,9 +61,9 @@ impl Core {
                 thread::run(shared, HostUnit { class: chip.host, masks: chip.masks }, pbdma);
             })?;
         }
-        for engine in chip.engines {
-            core.start(format!("engine-{engine}"), Role::Engine, |shared| {
-                engine_thread::run(shared, *engine);
+        for engine in chip.engines().engines() {
+            core.start(format!("engine-{engine}"), Role::Engine, move |shared| {
+                engine_thread::run(shared, engine);
             })?;
         }
         Ok(core)

@@ -29,6 +29,18 @@ pub(crate) struct Patch {
     pub(crate) value: u32,
 }
 
+/// Where an instance block names an engine's context; `None`: nowhere, no chip here has such an engine.
+pub(crate) fn context_pointer(engine: Engine) -> Option<u64> {
+    match engine {
+        Engine::Graphics => Some(GRAPHICS_CONTEXT_LO),
+        Engine::Copy(number) => {
+            let before = COPY_CONTEXT_STRIDE.saturating_mul(number.get().into());
+            Some(COPY0_CONTEXT_LO.saturating_add(before))
+        }
+        Engine::Nvdec(_) | Engine::Nvenc(_) | Engine::Nvjpg(_) | Engine::Ofa(_) | Engine::Sec2 => None,
+    }
+}
+
 /// Memory that an image lies in.
 #[derive(Clone, Debug)]
 enum Home {
@@ -53,11 +65,8 @@ impl Image {
         channel: Option<HostChannel>,
         block: &[u8],
     ) -> Result<Self, MmuFault> {
-        let offset = match engine {
-            Engine::Graphics => GRAPHICS_CONTEXT_LO,
-            Engine::Copy(number) => COPY0_CONTEXT_LO + COPY_CONTEXT_STRIDE * u64::from(number),
-        };
-        let pointer = read_u64(block, offset);
+        // What has no place for a pointer has no context.
+        let pointer = context_pointer(engine).map_or(0, |offset| read_u64(block, offset));
         let address = pointer & VA_MAX & !(PAGE_SIZE - 1);
         let [low, _] = halves(pointer);
         let home = if GRAPHICS_CONTEXT_LO::VIRTUAL.is_set(low) {

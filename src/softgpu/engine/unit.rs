@@ -118,10 +118,10 @@ impl Drop for Cleared<'_> {
 
 impl Unit {
     /// An engine as after power-on, and after work that ended by a mistake of ours: what `model` makes.
-    pub(crate) fn new(engine: Engine, model: fn(Engine) -> Box<dyn Model>) -> Self {
+    pub(crate) fn new(engine: Engine, model: fn() -> Box<dyn Model>) -> Self {
         Self {
             engine,
-            seat: Seat::new(move || Parts { model: model(engine), resident: None }),
+            seat: Seat::new(move || Parts { model: model(), resident: None }),
             abort: AtomicBool::new(false),
             attention: AtomicBool::new(false),
             long_work: AtomicBool::new(false),
@@ -269,7 +269,7 @@ impl Unit {
         image.read(system, parts.model.image_offset(), &mut bytes)?;
         let patches = match self.engine {
             Engine::Graphics => image.patches(system)?,
-            Engine::Copy(_) => Vec::new(),
+            _ => Vec::new(),
         };
         parts.model.load(&bytes);
         parts.resident = Some(Resident { owner, image });
@@ -405,7 +405,7 @@ mod tests {
         let block = read_instance(&system.memory, at(INSTANCE)).unwrap();
         let space = system.mmu.address_space(&block);
         let owner = Owner { channel: Some(CHANNEL), generation: 1, instance: at(INSTANCE) };
-        let unit = Unit::new(Engine::Copy(0), |_| Box::<Mistaken>::default());
+        let unit = Unit::new(Engine::COPY0, || Box::<Mistaken>::default());
         let attention = AtomicBool::new(false);
         let execute = |operation| {
             let slice_end = Instant::now() + Duration::from_secs(3600);

@@ -10,15 +10,13 @@ use crate::Preemption;
 use crate::chip::GH100;
 use crate::class::{hopper_copy, hopper_graphics};
 use crate::core::Core;
+use crate::engine::context::context_pointer;
 use crate::events::driver_number;
 use crate::fifo::ramfc::{compose, engine_number};
 use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
-use gpuvmk_chip::gf100::ramin::{
-    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, PAGE_DIRECTORY_LO,
-    RAMFC_ENGINES, VA_LIMIT_LO,
-};
+use gpuvmk_chip::gf100::ramin::{INSTANCE_SIZE, PAGE_DIRECTORY_LO, RAMFC_ENGINES, VA_LIMIT_LO};
 use gpuvmk_chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_SIZE};
 use gpuvmk_chip::stream::GPFIFO_ENTRY_SIZE;
@@ -71,15 +69,13 @@ fn slot(channel: HostChannel) -> u64 {
     SLOT_SIZE * u64::from(channel.0)
 }
 
-/// Where an engine's image is in a channel's host memory.
-fn image(engine: Engine) -> u64 {
-    match engine {
-        Engine::Graphics => INSTANCE_SIZE,
-        Engine::Copy(number) => {
-            let before = u64::from(number).saturating_mul(hopper_copy::IMAGE_SIZE);
-            INSTANCE_SIZE.saturating_add(hopper_graphics::IMAGE_SIZE).saturating_add(before)
-        }
-    }
+/// Where an engine's image is in a channel's host memory, by its place among the chip's engines, of which
+/// graphics is the first.
+fn image(place: u64) -> u64 {
+    place.checked_sub(1).map_or(INSTANCE_SIZE, |before| {
+        let before = before.saturating_mul(hopper_copy::IMAGE_SIZE);
+        INSTANCE_SIZE.saturating_add(hopper_graphics::IMAGE_SIZE).saturating_add(before)
+    })
 }
 
 /// The engine behind each subchannel.
@@ -87,14 +83,16 @@ fn routing(engines: EngineSet) -> Result<[u8; 8], GpuError> {
     let refused = || {
         GpuError::Invalid(format!(
             "No runlist serves {engines:?}: graphics with copy engine 0, or one copy engine, of {:?}",
-            GH100.engines
+            GH100.engines()
         ))
     };
     let mut primary = engines.engines();
     let first = primary.next().ok_or_else(refused)?;
     let second = primary.next();
     let serves = match (first, second) {
-        (Engine::Graphics, None | Some(Engine::Copy(0))) | (Engine::Copy(_), None) => GH100.has(first),
+        (Engine::Graphics, None | Some(Engine::COPY0)) | (Engine::Copy(_), None) => {
+            GH100.engines().contains(first.into())
+        }
         _ => false,
     };
     if !serves || primary.next().is_some() {
@@ -103,10 +101,10 @@ fn routing(engines: EngineSet) -> Result<[u8; 8], GpuError> {
     let mut numbers = [SOFTWARE_NUMBER; 8];
     for (subchannel, number) in (0..SUBCHANNEL_SOFTWARE).zip(&mut numbers) {
         *number = match (first, second) {
-            (Engine::Graphics, Some(copy)) if subchannel == SUBCHANNEL_COPY => engine_number(copy),
-            (Engine::Graphics, None) if subchannel == SUBCHANNEL_COPY => SOFTWARE_NUMBER,
+            (Engine::Graphics, second) if subchannel == SUBCHANNEL_COPY => second.and_then(engine_number),
             _ => engine_number(first),
-        };
+        }
+        .unwrap_or(SOFTWARE_NUMBER);
     }
     Ok(numbers)
 }
@@ -135,16 +133,11 @@ fn write_instance(
     for (offset, value) in pointers {
         write(core, start.saturating_add(offset), &value.to_le_bytes())?;
     }
-    for engine in GH100.engines {
-        let place = start.saturating_add(image(*engine));
-        let model = (GH100.model)(*engine);
+    for (number, row) in (0..).zip(GH100.engines) {
+        let Some(pointer) = context_pointer(row.engine) else { continue };
+        let place = start.saturating_add(image(number));
+        let model = (row.model)();
         write(core, place.saturating_add(model.image_offset()), &model.save())?;
-        let pointer = match engine {
-            Engine::Graphics => GRAPHICS_CONTEXT_LO,
-            Engine::Copy(number) => {
-                COPY0_CONTEXT_LO.saturating_add(COPY_CONTEXT_STRIDE.saturating_mul(u64::from(*number)))
-            }
-        };
         write(core, start.saturating_add(pointer), &place.to_le_bytes())?;
     }
     Ok(())
@@ -217,7 +210,9 @@ impl Channels {
         engine: Engine,
     ) -> Result<(), GpuError> {
         let known = self.channels.get_mut(&channel).ok_or_else(|| no_such(channel))?;
-        if !(class_engines(class) & known.engines).contains(engine.into()) || !GH100.has(engine) {
+        if !(class_engines(class) & known.engines).contains(engine.into())
+            || !GH100.engines().contains(engine.into())
+        {
             return Err(GpuError::NoClass { class, engine });
         }
         known.objects.insert(class);

@@ -26,11 +26,11 @@ impl Executor {
         }
         // Nobody else may get the engine between the look at who holds it and the reset.
         self.core.block_runlist(true);
-        for engine in GH100.engines {
-            let status = self.core.engine_status(*engine);
+        for engine in GH100.engines().engines() {
+            let status = self.core.engine_status(engine);
             if status.busy && status.channel == Some(driver_number(channel)) {
                 self.engine_resets = self.engine_resets.saturating_add(1);
-                self.core.reset_engines((*engine).into());
+                self.core.reset_engines(engine.into());
             }
         }
         self.core.block_runlist(false);
@@ -185,15 +185,15 @@ impl GpuDriver for Executor {
     }
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
-        let sample = |engine: &Engine| {
-            let status = self.core.engine_status(*engine);
-            (*engine, status.channel.filter(|_| status.busy).map(hardware_number))
+        let sample = |engine: Engine| {
+            let status = self.core.engine_status(engine);
+            (engine, status.channel.filter(|_| status.busy).map(hardware_number))
         };
-        GH100.engines.iter().map(sample).collect()
+        GH100.engines().engines().map(sample).collect()
     }
 
     fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
-        GH100.engines.iter().map(|engine| (*engine, self.core.engine_busy_time(*engine))).collect()
+        GH100.engines().engines().map(|engine| (engine, self.core.engine_busy_time(engine))).collect()
     }
 
     fn engine_resets(&self) -> u64 {

@@ -32,7 +32,7 @@ use crate::mmu::walker::Walker;
 use gpuvmk_backend::{Backend, EngineBackend, FifoState};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
-use gpuvmk_chip::{Chip, EngineSet, gh100};
+use gpuvmk_chip::{Chip, gh100};
 use gpuvmk_gpu::space_map::SpaceShape;
 use gpuvmk_gpu::{GpuInfo, OwnershipLedger, ScrubMode, SpaceHandle};
 
@@ -119,7 +119,7 @@ impl Executor {
         let core = Core::of(&GH100, walker, vram).map_err(no_core)?;
         let outbox = Arc::new(Outbox::new().map_err(no_core)?);
         core.connect_events(Arc::clone(&outbox) as _);
-        let engines = GH100.engines.iter().fold(EngineSet::empty(), |set, engine| set | (*engine).into());
+        let engines = GH100.engines();
         core.set_fifo_state(FifoState {
             enabled: true,
             pbdma_mask: u32::MAX,

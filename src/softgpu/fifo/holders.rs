@@ -3,32 +3,27 @@
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 
-/// Engines that a chip can have, for tables by engine.
-const ENGINES: usize = 6;
-
-/// Index of an engine in such tables.
-fn engine_index(engine: Engine) -> Option<usize> {
-    match engine {
-        Engine::Graphics => Some(0),
-        Engine::Copy(number) => Some(usize::from(number) + 1).filter(|index| *index < ENGINES),
-    }
+/// The holders, by [`Engine::place`].
+#[derive(Debug)]
+pub(super) struct Holders {
+    holders: [Option<HostChannel>; Engine::COUNT],
 }
 
-/// The holders, by engine.
-#[derive(Debug, Default)]
-pub(super) struct Holders {
-    holders: [Option<HostChannel>; ENGINES],
+impl Default for Holders {
+    fn default() -> Self {
+        Self { holders: [None; Engine::COUNT] }
+    }
 }
 
 impl Holders {
     /// The channel that has the engine.
     pub(super) fn of(&self, engine: Engine) -> Option<HostChannel> {
-        engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
+        self.holders.get(usize::from(engine.place())).copied().flatten()
     }
 
     /// Gives the engine to a channel, whoever had it. False when there is no such engine.
     pub(super) fn give(&mut self, engine: Engine, channel: HostChannel) -> bool {
-        let holder = engine_index(engine).and_then(|index| self.holders.get_mut(index));
+        let holder = self.holders.get_mut(usize::from(engine.place()));
         holder.map(|holder| *holder = Some(channel)).is_some()
     }
 

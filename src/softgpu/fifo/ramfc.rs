@@ -79,11 +79,13 @@ pub(crate) struct HostState {
     pub(crate) cached: Option<Method>,
 }
 
-/// The number of an engine; Fermi's numbering, continued.
-pub(crate) fn engine_number(engine: Engine) -> u8 {
+/// The number of an engine; Fermi's numbering, continued. `None`: no chip here executes such an engine, and
+/// there is none for it.
+pub(crate) fn engine_number(engine: Engine) -> Option<u8> {
     match engine {
-        Engine::Graphics => GRAPHICS_NUMBER,
-        Engine::Copy(copy) => COPY0_NUMBER.saturating_add(copy),
+        Engine::Graphics => Some(GRAPHICS_NUMBER),
+        Engine::Copy(copy) => Some(COPY0_NUMBER.saturating_add(copy.get())),
+        Engine::Nvdec(_) | Engine::Nvenc(_) | Engine::Nvjpg(_) | Engine::Ofa(_) | Engine::Sec2 => None,
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a> Loaded<'a> {
 
     /// The engine with this number, if the chip has it.
     pub(super) fn engine_of(&self, number: u8) -> Option<Engine> {
-        self.shared.engines().find(|engine| engine_number(*engine) == number)
+        self.shared.engines().find(|engine| engine_number(*engine) == Some(number))
     }
 
     /// The engine number that a subchannel is bound to.

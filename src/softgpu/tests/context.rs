@@ -151,7 +151,7 @@ fn channel_without_a_context_faults() {
     rig.write_u64(channel.instance + COPY0_CONTEXT_LO, 0);
     rig.submit(&mut channel, &inc(4, 0, &[0x90b5]));
     let (_, fault) = rig.events.wait_fault();
-    assert_eq!((fault.unit, fault.reason), (FaultUnit::Engine(Engine::Copy(0)), FaultReason::NoChannel));
+    assert_eq!((fault.unit, fault.reason), (FaultUnit::Engine(Engine::COPY0), FaultReason::NoChannel));
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn nothing_is_written_after_a_reset() {
     let before = rig.read(0, 60 << 20);
     rig.settle();
     assert!(rig.read(0, 60 << 20) == before);
-    for engine in [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)] {
+    for engine in [Engine::Graphics, Engine::COPY0, Engine::COPY1] {
         assert_eq!(rig.core.engine_status(engine), Default::default());
     }
     rig.core.set_fifo_state(Rig::running());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::rig::*;
-use crate::chip::{Description, GF100};
+use crate::chip::{Description, EngineRow, GF100};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
 use crate::fifo::Worker;
 use crate::mmu::fermi::FermiTables;
@@ -402,14 +402,17 @@ impl Model for Mistaken {
     fn reset(&mut self) {}
 }
 
+const fn mistaken(engine: Engine) -> EngineRow {
+    EngineRow { engine, model: || Box::<Mistaken>::default() }
+}
+
 static MISTAKEN: Description = Description {
     channels: GF100.channels,
     pbdmas: GF100.pbdmas,
-    engines: GF100.engines,
+    engines: &[mistaken(Engine::Graphics), mistaken(Engine::COPY0), mistaken(Engine::COPY1)],
     masks: GF100.masks,
     page_shifts: GF100.page_shifts,
     host: GF100.host,
-    model: |_| Box::<Mistaken>::default(),
 };
 
 #[test]
@@ -422,15 +425,15 @@ fn engine_whose_thread_panics_counts_as_idle_and_the_rest_goes_on() {
     let (mut mistaken, page, _) = channel(&rig, 1);
     let (mut other, others_page, _) = channel(&rig, 2);
     rig.run(&mut mistaken, &inc(4, 0, &[0x90b5]));
-    assert_eq!(rig.core.engine_status(Engine::Copy(0)).channel, Some(GuestChannel(1)));
+    assert_eq!(rig.core.engine_status(Engine::COPY0).channel, Some(GuestChannel(1)));
 
     rig.submit(&mut mistaken, &[inc(4, 0x100, &[0]), mark(1)].concat());
 
     // The daemons end with such a thread. Here the channel has nobody who would go on with it.
-    rig.wait(|| rig.core.engine_status(Engine::Copy(0)) == EngineStatus::default());
+    rig.wait(|| rig.core.engine_status(Engine::COPY0) == EngineStatus::default());
     rig.settle();
-    assert_eq!(rig.core.engine_status(Engine::Copy(0)), EngineStatus::default());
-    assert!(works_alone(&rig, &mistaken, Engine::Copy(0)) && rig.read_u32(page) == 0);
+    assert_eq!(rig.core.engine_status(Engine::COPY0), EngineStatus::default());
+    assert!(works_alone(&rig, &mistaken, Engine::COPY0) && rig.read_u32(page) == 0);
     rig.run(&mut other, &[inc(5, 0, &[0x90b8]), mark(2)].concat());
     assert_eq!(rig.read_u32(others_page), 2);
     rig.submit(&mut other, &inc(5, 0x104, &[3]));

@@ -166,7 +166,7 @@ fn non_stall_names_the_engine_of_the_subchannel() {
     rig.run(&mut channel, &words);
 
     rig.wait(|| rig.events.all().len() == 2);
-    assert_eq!(rig.events.all(), [Event::NonStall(Engine::Copy(1)), Event::NonStall(Engine::Copy(1))]);
+    assert_eq!(rig.events.all(), [Event::NonStall(Engine::COPY1), Event::NonStall(Engine::COPY1)]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ const BLOCK: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, addre
 /// All PBDMAs asleep, channels 1 to 4 bound and started and on no runlist.
 fn fifo() -> Fifo {
     let mut fifo = Fifo::new(GF100.channels, GF100.pbdmas);
-    let ready = GF100.engines.iter().fold(Default::default(), |set, engine| set | (*engine).into());
+    let ready = GF100.engines();
     fifo.state = FifoState { enabled: true, pbdma_mask: 0b111, ready, large_pages_64k: false };
     for number in (1..5).map(HostChannel) {
         fifo.bind(number, Some(BLOCK));
@@ -64,16 +64,16 @@ fn channel_that_an_engine_works_for_keeps_that_engine_and_no_pbdma() {
     fifo.get_up(0);
     let [one, two] = [1, 2].map(HostChannel);
     let job = fifo.next(0, now).unwrap();
-    assert!(fifo.take_engine(Engine::Graphics, one) && fifo.take_engine(Engine::Copy(0), one));
+    assert!(fifo.take_engine(Engine::Graphics, one) && fifo.take_engine(Engine::COPY0, one));
 
     fifo.leave(&job, Departure::Working(Engine::Graphics), now);
 
     let other = fifo.next(0, now).unwrap();
     assert_eq!((job.channel, other.channel), (one, two), "the PBDMA is free");
-    assert!(fifo.take_engine(Engine::Copy(0), two), "and so is an engine that does not work");
+    assert!(fifo.take_engine(Engine::COPY0, two), "and so is an engine that does not work");
     assert!(!fifo.take_engine(Engine::Graphics, two) && fifo.is_busy(one));
     fifo.leave(&other, Departure::NoEngine(Engine::Graphics), now);
-    assert!(fifo.engine_wanted(Engine::Graphics) && !fifo.engine_wanted(Engine::Copy(0)));
+    assert!(fifo.engine_wanted(Engine::Graphics) && !fifo.engine_wanted(Engine::COPY0));
     let third = fifo.next(0, now).unwrap();
     assert_eq!((third.channel, fifo.next(0, now)), (HostChannel(3), None), "both others wait for the engine");
     assert_eq!(fifo.to_leave().count(), 0);
@@ -193,11 +193,11 @@ fn engine_that_is_free_again_calls_one_of_those_that_waited_for_it() {
     fifo.set_runlist([1, 2, 3, 4].map(HostChannel));
     fifo.get_up(0);
     let holder = fifo.next(0, now).unwrap();
-    assert!(fifo.take_engine(Engine::Copy(0), holder.channel));
+    assert!(fifo.take_engine(Engine::COPY0, holder.channel));
     fifo.get_up(1);
     for _ in 0..3 {
         let waits = fifo.next(1, now).unwrap();
-        fifo.leave(&waits, Departure::NoEngine(Engine::Copy(0)), now);
+        fifo.leave(&waits, Departure::NoEngine(Engine::COPY0), now);
     }
     fifo.lie_down(1);
     assert_eq!(fifo.call(now, 0), 0);
@@ -207,7 +207,7 @@ fn engine_that_is_free_again_calls_one_of_those_that_waited_for_it() {
     assert_eq!(fifo.call(now, 1), 0, "whoever left takes it");
     assert_eq!(fifo.call(now, 0).count_ones(), 1, "unless that one has something else to do");
     let next = fifo.next(0, now).unwrap();
-    assert!(fifo.take_engine(Engine::Copy(0), next.channel));
+    assert!(fifo.take_engine(Engine::COPY0, next.channel));
     fifo.leave(&next, Departure::Idle, now);
     assert_eq!(fifo.call(now, 1), 0, "and the next after that");
 }

@@ -45,7 +45,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
     pub fn new(backend: Arc<B>, config: GspFaceConfig) -> Result<Self, BuildError> {
         let space = config::space(&config)?;
         let hal = config.hal;
-        let registers = Registers::new(hal, space, backend.vram_size());
+        let registers = Registers::new(hal, space, backend.vram_size(), backend.engines());
         let gsp = Self::gsp_config(&backend, &config);
         let core = Core::new(Arc::downgrade(&backend), hal, gsp, registers, config.clock);
         Ok(Self::connected(backend, core))

@@ -39,12 +39,14 @@ pub struct Registers {
     control: Control,
     output: InterruptOutput,
     vram: u64,
+    /// Those that the driver is told of.
+    engines: EngineSet,
     fsp_errors: u64,
 }
 
 impl Registers {
     /// Units in their reset state, with that configuration space and size of VRAM.
-    pub fn new(hal: &'static Hal, config: ConfigSpace, vram: u64) -> Self {
+    pub fn new(hal: &'static Hal, config: ConfigSpace, vram: u64, engines: EngineSet) -> Self {
         let control = config.control();
         Self {
             hal,
@@ -59,6 +61,7 @@ impl Registers {
             control,
             output: InterruptOutput::default(),
             vram,
+            engines,
             fsp_errors: 0,
         }
     }
@@ -153,7 +156,7 @@ impl Registers {
     /// The driver's interest in notifications of finished work.
     pub fn interest(&self) -> InterruptInterest {
         let of = |engine: &Engine| self.vfn.is_enabled(self.non_stall_vector(*engine));
-        let enabled: EngineSet = Engine::ALL.into_iter().filter(of).map(EngineSet::from).collect();
+        let enabled: EngineSet = self.engines.engines().filter(of).map(EngineSet::from).collect();
         if enabled.is_empty() {
             InterruptInterest::Masked
         } else if enabled.engines().all(|engine| self.vfn.comes_through(self.non_stall_vector(engine))) {

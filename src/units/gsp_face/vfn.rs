@@ -180,7 +180,7 @@ mod tests {
     fn disabled_vector_is_pending_in_its_leaf_only() {
         let mut vfn = Vfn::new(&GH100.interrupts);
         vfn.write(TopEnableSet, Word::full(0xf));
-        vfn.raise((GH100.gsp.vectors.non_stall)(Engine::Copy(1)));
+        vfn.raise((GH100.gsp.vectors.non_stall)(Engine::COPY1));
         assert_eq!(vfn.read(Leaf(1)), 1 << 2);
         assert!(!vfn.level());
         vfn.write(LeafEnableSet(1), Word::full(1 << 2));

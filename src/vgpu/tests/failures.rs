@@ -198,8 +198,8 @@ fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
     assert_eq!(word, [0; 4]);
     f.face.take();
     old.event(Event::NonStall(Engine::Graphics));
-    second.handler().event(Event::NonStall(Engine::Copy(0)));
-    assert_eq!(f.face.take(), [Told::NonStall(Engine::Copy(0))]);
+    second.handler().event(Event::NonStall(Engine::COPY0));
+    assert_eq!(f.face.take(), [Told::NonStall(Engine::COPY0)]);
     f.mediator.set_fifo_state(FIFO_ON);
     f.start(0);
     assert_eq!(second.take().len(), 3);

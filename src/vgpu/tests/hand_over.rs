@@ -24,7 +24,7 @@ use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 
 /// The engines of two pieces of work, one after the other: ends of one engine merge.
 const SAME: [Engine; 2] = [Engine::Graphics; 2];
-const DIFFERENT: [Engine; 2] = [Engine::Graphics, Engine::Copy(0)];
+const DIFFERENT: [Engine; 2] = [Engine::Graphics, Engine::COPY0];
 
 /// So often threads are interrupted in the usual run, at the most; the variable `GPUVMK_INTERRUPTIONS` says
 /// otherwise.

@@ -83,11 +83,7 @@ impl TinyDriver {
 
     fn write_context_pointer(&mut self, channel: &Channel) {
         let context = channel.base_va + 0x1000 + (PUSH_SIZE << RING_LOG2);
-        let pointer = match channel.engine {
-            Engine::Graphics => ramin::GRAPHICS_CONTEXT_LO,
-            Engine::Copy(0) => ramin::COPY0_CONTEXT_LO,
-            Engine::Copy(_) => ramin::COPY1_CONTEXT_LO,
-        };
+        let pointer = ids(channel.engine).unwrap().context;
         self.write_vram_u64(
             channel.instance + pointer,
             context | u64::from(ramin::GRAPHICS_CONTEXT_LO::VIRTUAL.mask()),
@@ -232,7 +228,7 @@ fn copy_words(engine: Engine, from: u64, to: u64, size: u64) -> Vec<u32> {
     let lines = u32::try_from(size / 0x1000).unwrap();
     match engine {
         Engine::Graphics => m2mf_copy(from, to, lines),
-        Engine::Copy(_) => pcopy_copy(from, to, lines),
+        _ => pcopy_copy(from, to, lines),
     }
 }
 

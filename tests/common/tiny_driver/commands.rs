@@ -9,17 +9,13 @@ pub fn method(method: u16, count: u32) -> u32 {
 pub fn class_of(engine: Engine) -> u32 {
     u32::from(match engine {
         Engine::Graphics => m2mf::CLASS,
-        Engine::Copy(0) => pcopy::CLASS_COPY0,
-        Engine::Copy(_) => pcopy::CLASS_COPY1,
+        Engine::COPY0 => pcopy::CLASS_COPY0,
+        _ => pcopy::CLASS_COPY1,
     })
 }
 
 pub fn engine_number(engine: Engine) -> u32 {
-    u32::from(match engine {
-        Engine::Graphics => gpuvmk::chip::gf100::engines::GRAPHICS_NUMBER,
-        Engine::Copy(0) => gpuvmk::chip::gf100::engines::COPY0_NUMBER,
-        Engine::Copy(_) => gpuvmk::chip::gf100::engines::COPY1_NUMBER,
-    })
+    ids(engine).unwrap().number.into()
 }
 
 pub fn m2mf_copy(from: u64, to: u64, lines: u32) -> Vec<u32> {

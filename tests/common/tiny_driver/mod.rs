@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use gpuvmk::chip::gf100::engines::ids;
 use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy};
 use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk::chip::gf100::ramin;

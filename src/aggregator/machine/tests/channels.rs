@@ -25,7 +25,7 @@ fn channel_with_bad_shape_is_refused() {
         shape(0, 4, 9, none),
         shape(0, 0, 20, none),
         shape(0, 0, 255, none),
-        shape(0, 0, 9, EngineSet::from_bits_retain(1 << 9)),
+        shape(0, 0, 9, EngineSet::from_bits_retain(1 << Engine::COUNT)),
     ];
 
     for request in bad {

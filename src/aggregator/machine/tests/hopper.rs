@@ -67,13 +67,13 @@ fn objects_are_made_on_the_senders_own_channels() {
     let (host_a, host_b) = (host_of(&fake, 64 * MIB + 0x200), host_of(&fake, 128 * MIB + 0x200));
 
     done(&mut machine, a, object(CLASS_COMPUTE, Engine::Graphics));
-    done(&mut machine, a, object(CLASS_COPY, Engine::Copy(0)));
-    done(&mut machine, b, object(CLASS_COPY, Engine::Copy(1)));
+    done(&mut machine, a, object(CLASS_COPY, Engine::COPY0));
+    done(&mut machine, b, object(CLASS_COPY, Engine::COPY1));
 
     let made = [
         (host_a, CLASS_COMPUTE, Engine::Graphics),
-        (host_a, CLASS_COPY, Engine::Copy(0)),
-        (host_b, CLASS_COPY, Engine::Copy(1)),
+        (host_a, CLASS_COPY, Engine::COPY0),
+        (host_b, CLASS_COPY, Engine::COPY1),
     ];
     assert_eq!(fake.state().objects, made);
 }
@@ -83,13 +83,13 @@ fn object_of_an_unknown_class_foreign_engine_or_absent_channel_is_refused() {
     let (mut machine, fake, a, b) = hopper();
 
     assert_eq!(refused(&mut machine, a, object(0x9039, Engine::Graphics)), RefusalKind::Class);
-    assert_eq!(refused(&mut machine, a, object(u32::MAX, Engine::Copy(0))), RefusalKind::Class);
+    assert_eq!(refused(&mut machine, a, object(u32::MAX, Engine::COPY0)), RefusalKind::Class);
     // The copy channel has no context on the graphics engine, whatever its neighbour has.
     assert_eq!(refused(&mut machine, b, object(CLASS_COMPUTE, Engine::Graphics)), RefusalKind::Class);
-    assert_eq!(refused(&mut machine, b, object(CLASS_COPY, Engine::Copy(0))), RefusalKind::Class);
+    assert_eq!(refused(&mut machine, b, object(CLASS_COPY, Engine::COPY0)), RefusalKind::Class);
     for id in [1, 3, 4, u16::MAX] {
         let request =
-            Request::CreateObject { channel: GuestChannel(id), class: CLASS_COPY, engine: Engine::Copy(0) };
+            Request::CreateObject { channel: GuestChannel(id), class: CLASS_COPY, engine: Engine::COPY0 };
         assert_eq!(refused(&mut machine, a, request), RefusalKind::BadId);
     }
 
@@ -133,13 +133,13 @@ fn notification_of_the_copy_engine_on_the_graphics_runlist_reaches_graphics_chan
         machine.doorbell(tenant, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
     }
 
-    for engine in [Engine::Copy(0), Engine::Graphics, Engine::Copy(1), Engine::Copy(2)] {
+    for engine in [Engine::COPY0, Engine::Graphics, Engine::COPY1, Engine::COPY2] {
         fake.report(GpuEvent::NonStall(engine));
     }
     machine.gpu_events(T0);
 
     let told = |tenant, engine| Output::Event(tenant, Event::NonStall(engine));
-    let expected = [told(a, Engine::Copy(0)), told(a, Engine::Graphics), told(b, Engine::Copy(1))];
+    let expected = [told(a, Engine::COPY0), told(a, Engine::Graphics), told(b, Engine::COPY1)];
     assert_eq!(outputs(&mut machine), expected);
 }
 

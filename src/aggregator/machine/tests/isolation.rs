@@ -118,14 +118,14 @@ fn notification_reaches_only_tenants_with_a_channel_on_the_engine() {
     }
 
     fake.report(GpuEvent::NonStall(Engine::Graphics));
-    fake.report(GpuEvent::NonStall(Engine::Copy(0)));
+    fake.report(GpuEvent::NonStall(Engine::COPY0));
     machine.gpu_events(T0);
 
     assert_eq!(
         outputs(&mut machine),
         [
             Output::Event(a, Event::NonStall(Engine::Graphics)),
-            Output::Event(b, Event::NonStall(Engine::Copy(0))),
+            Output::Event(b, Event::NonStall(Engine::COPY0)),
         ]
     );
     machine.step(SECOND);
@@ -144,14 +144,14 @@ fn work_on_an_engine_that_hardware_knew_of_first_is_told() {
 
         // Its driver has stored a context for an engine and GP_PUT, hardware saw both in passing, and the
         // doorbell comes after that.
-        fake.report(GpuEvent::NonStall(Engine::Copy(0)));
+        fake.report(GpuEvent::NonStall(Engine::COPY0));
         machine.gpu_events(T0);
         assert_eq!(outputs(&mut machine), []);
         done(&mut machine, a, stop(false));
         done(&mut machine, a, engines(before | EngineSet::COPY0));
         done(&mut machine, a, stop(true));
 
-        assert_eq!(outputs(&mut machine), [Output::Event(a, Event::NonStall(Engine::Copy(0)))]);
+        assert_eq!(outputs(&mut machine), [Output::Event(a, Event::NonStall(Engine::COPY0))]);
         machine.step(SECOND);
         assert_eq!(outputs(&mut machine), [], "once, and nobody else");
     }
@@ -164,11 +164,11 @@ fn channel_that_names_no_engine_may_work_on_any() {
     done(&mut machine, a, Request::EnableChannel { channel, enabled: false });
     done(&mut machine, a, Request::SetEngines { channel, engines: EngineSet::empty() });
 
-    fake.report(GpuEvent::NonStall(Engine::Copy(1)));
+    fake.report(GpuEvent::NonStall(Engine::COPY1));
     machine.gpu_events(T0);
     machine.step(SECOND);
 
-    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::NonStall(Engine::Copy(1)))]);
+    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::NonStall(Engine::COPY1))]);
 }
 
 #[test]

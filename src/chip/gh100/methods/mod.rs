@@ -57,7 +57,7 @@ pub const CLASSES: &[ClassDef] = &[
 /// The engines that have objects of a class.
 pub fn class_engines(class: u32) -> EngineSet {
     match u16::try_from(class) {
-        Ok(CLASS_COPY) => EngineSet::all().difference(EngineSet::GRAPHICS),
+        Ok(CLASS_COPY) => EngineSet::COPIES,
         Ok(CLASS_COMPUTE | CLASS_3D | CLASS_2D | CLASS_INLINE) => EngineSet::GRAPHICS,
         _ => EngineSet::empty(),
     }

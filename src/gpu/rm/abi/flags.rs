@@ -75,20 +75,14 @@ pub const EVENT_NONSTALL: u32 = 0x0800_0000;
 /// `NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT`.
 pub const NOTIFY_REPEAT: u32 = 2;
 
-/// `NV2080_ENGINE_TYPE_GRAPHICS`.
-pub const ENGINE_GRAPHICS: u32 = 1;
-
-/// `NV2080_ENGINE_TYPE_COPY0`; copy engines follow one another up to [`ENGINE_COPY_LAST`].
-pub const ENGINE_COPY0: u32 = 9;
-
-/// `NV2080_ENGINE_TYPE_COPY9`.
-pub const ENGINE_COPY_LAST: u32 = 18;
-
 /// `NV2080_NOTIFIERS_GRAPHICS`.
 pub const NOTIFIER_GRAPHICS: u32 = 12;
 
-/// `NV2080_NOTIFIERS_CE0`; those of the next nine copy engines follow.
+/// `NV2080_NOTIFIERS_CE0`; those of the other [`NOTIFIERS_CE`] copy engines follow.
 pub const NOTIFIER_CE0: u32 = 23;
+
+/// Copy engines that have notifiers in a row: 0 to 9.
+pub const NOTIFIERS_CE: u8 = 10;
 
 /// `NV2080_CTRL_CE_CAPS_CE_GRCE`: bit of the first byte of a copy engine's capabilities.
 pub const CE_IS_GRCE: u8 = 0x01;

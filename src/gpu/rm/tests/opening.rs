@@ -5,15 +5,16 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 
+use crate::rm::abi::RmStatus;
 use crate::rm::abi::calls::CardInfo;
 use crate::rm::abi::classes::NV01_ROOT_CLIENT;
-use crate::rm::abi::{RmStatus, flags};
 use crate::rm::host_paths::{HostDriver, HostPaths};
 use crate::rm::inventory::{Inventory, inventory_with};
 use crate::rm::kernel::Node;
 use crate::rm::mock::Mock;
 use crate::rm::open_error::OpenError;
 use crate::rm::{RmConfig, RmDriver};
+use gpuvmk_chip::Engine;
 
 fn card(bus: u8) -> CardInfo {
     CardInfo { valid: 1, bus, gpu_id: u32::from(bus) << 8, device: 0x2335, ..Default::default() }
@@ -132,9 +133,9 @@ fn node_of_the_gpu_that_is_closed_and_who_may_not() {
 
 #[test]
 fn gpu_without_the_engines_and_what_takes_them_away() {
-    for engines in [vec![flags::ENGINE_COPY0], vec![flags::ENGINE_GRAPHICS, flags::ENGINE_COPY0]] {
+    for engines in [vec![Engine::COPY0], vec![Engine::Graphics, Engine::COPY0]] {
         let mock = Mock::new();
-        mock.state().engines = engines;
+        mock.state().engines = engines.into_iter().map(Engine::nv2080_type).collect();
         let error = refusal(&mock, &RmConfig::default());
         assert!(matches!(&error, OpenError::MissingEngine { .. }));
         assert!(error.to_string().contains("MIG"), "{error}");

@@ -1,4 +1,4 @@
-//! Numbers of classes and of engines. They are the same in all versions.
+//! Numbers of classes. They are the same in all versions.
 
 macro_rules! numbers {
     ($($name:ident)+) => {
@@ -24,9 +24,6 @@ numbers! {
     HOPPER_A
     HOPPER_COMPUTE_A
 }
-
-pub const NV2080_ENGINE_TYPE_GR0: u32 = 1;
-pub const NV2080_ENGINE_TYPE_COPY0: u32 = 9;
 
 /// Lists of pages. They are not made by GSP_RM_ALLOC, but by ALLOC_MEMORY.
 pub const MEMORY_LISTS: [u32; 2] = [NV01_MEMORY_LIST_SYSTEM, NV01_MEMORY_LIST_FBMEM];

@@ -9,7 +9,6 @@ use super::object::{
     NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
 };
 use crate::abi::common::classes::*;
-use crate::abi::engines;
 use crate::abi::status::Status;
 use crate::abi::table::{ClassParameters, Source, Type, classes};
 use crate::abi::values::ChannelParameters;
@@ -73,7 +72,7 @@ fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
     let userd = parameters.userdMem;
     Ok(ChannelParameters {
         space: parameters.hVASpace,
-        engine: engines::of_type(parameters.engineType),
+        engine: Engine::of_nv2080_type(parameters.engineType),
         chid: fixed_chid(parameters.flags),
         ring: parameters.gpFifoOffset,
         entries: parameters.gpFifoEntries,
@@ -84,8 +83,8 @@ fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
 fn copy(raw: &[u8]) -> Result<Option<Engine>, Status> {
     let parameters: NVC0B5_ALLOCATION_PARAMETERS = read(raw)?;
     Ok(match parameters.version {
-        0 => u8::try_from(parameters.engineType).ok().map(Engine::Copy),
-        1 => engines::of_type(parameters.engineType),
+        0 => u8::try_from(parameters.engineType).ok().and_then(|n| n.try_into().ok()).map(Engine::Copy),
+        1 => Engine::of_nv2080_type(parameters.engineType),
         _ => None,
     })
 }

@@ -159,9 +159,25 @@ layout!(NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS, 0x814, table @ 4, sub
 
 /// A vector that does not exist.
 pub const NV_INTR_VECTOR_INVALID: u32 = 0xffff_ffff;
+// Further engines of a kind follow the first.
 pub const MC_ENGINE_IDX_CE0: u16 = 15;
+pub const MC_ENGINE_IDX_NVENC: u16 = 38;
+pub const MC_ENGINE_IDX_SEC2: u16 = 47;
 pub const MC_ENGINE_IDX_GSP: u16 = 50;
+pub const MC_ENGINE_IDX_NVJPEG0: u16 = 51;
+pub const MC_ENGINE_IDX_NVDEC0: u16 = 65;
+pub const MC_ENGINE_IDX_OFA0: u16 = 81;
 pub const MC_ENGINE_IDX_GR0: u16 = 84;
+
+// The firmware's own numbers of engines: those of clients (NV2080_ENGINE_TYPE_*) up to COPY9. Further engines
+// of a kind follow the first.
+pub const RM_ENGINE_TYPE_GR0: u32 = 0x01;
+pub const RM_ENGINE_TYPE_COPY0: u32 = 0x09;
+pub const RM_ENGINE_TYPE_NVDEC0: u32 = 0x1d;
+pub const RM_ENGINE_TYPE_NVENC0: u32 = 0x25;
+pub const RM_ENGINE_TYPE_SEC2: u32 = 0x31;
+pub const RM_ENGINE_TYPE_NVJPEG0: u32 = 0x36;
+pub const RM_ENGINE_TYPE_OFA0: u32 = 0x3e;
 
 /// Properties of the memory system once the GPU is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -15,7 +15,6 @@ mod memory;
 mod objects;
 mod rings;
 
-use crate::abi::engines::engine_type;
 use crate::model::config::GspConfig;
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
@@ -140,5 +139,5 @@ fn bar1_root(config: &GspConfig) -> PhysicalAddress {
 
 /// The engines, a bit each.
 fn engine_bits(config: &GspConfig) -> u64 {
-    config.engines.engines().fold(0, |bits, engine| bits | 1 << engine_type(engine))
+    config.engines.engines().fold(0, |bits, engine| bits | 1 << engine.nv2080_type())
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::encoding::{Reader, Writer};
 use crate::abi::common::calls::MemoryListRequest;
 use crate::abi::common::classes::NV01_ROOT;
-use crate::abi::engines::{engine_type, of_type};
 use crate::abi::status::Status;
 use crate::abi::table::{Class, ClassParameters};
 use crate::abi::values::{ChannelParameters, Parameters};
@@ -16,6 +15,7 @@ use crate::model::objects::{AddressSpace, Id, Kind, Object, Type};
 use crate::model::rm::{Rm, is_internal};
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::Engine;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const CLIENT: u8 = 1;
@@ -50,7 +50,7 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             Kind::Client | Kind::Device | Kind::Subdevice => {}
             Kind::AddressSpace(space) => write_space(space, to),
             Kind::Channel { token, space } => write_channel(rm, back, *token, *space, to),
-            Kind::EngineObject { engine } => to.u32(engine_type(*engine)),
+            Kind::EngineObject { engine } => to.u32(engine.nv2080_type()),
             Kind::Event { index } => to.u32(*index),
             Kind::Memory { pages } => to.u32(*pages),
         }
@@ -168,7 +168,7 @@ fn read_one(
             Ok(())
         }
         ENGINE_OBJECT => {
-            let engine = of_type(from.u32()?);
+            let engine = Engine::of_nv2080_type(from.u32()?);
             make(rm, Type::EngineObject, &|known| match known {
                 ClassParameters::Copy(_) => Parameters::Copy(engine),
                 _ => Parameters::Graphics,
@@ -206,7 +206,7 @@ fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
 fn channel_parameters(space: u32, kept: &Deferred) -> ChannelParameters {
     ChannelParameters {
         space,
-        engine: of_type(kept.engine_type),
+        engine: Engine::of_nv2080_type(kept.engine_type),
         chid: Some(kept.chid),
         ring: kept.ring,
         entries: 1 << kept.ring_log2,

@@ -154,7 +154,7 @@ pub fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
     assert_eq!(
         driver.back.calls(),
         [
-            Call::Object(0, 0xc8b5, Engine::Copy(0)),
+            Call::Object(0, 0xc8b5, Engine::COPY0),
             graphics(0x902d),
             graphics(0xcb97),
             graphics(0xa140),

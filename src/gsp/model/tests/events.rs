@@ -25,7 +25,7 @@ fn running() -> Driver {
 
 fn fault(channel: u16) -> ChannelStop<GuestChannel> {
     let fault = MmuFault {
-        unit: FaultUnit::Engine(Engine::Copy(1)),
+        unit: FaultUnit::Engine(Engine::COPY1),
         address: GpuVa(0x12_3456_7000),
         access: AccessKind::Read,
         reason: FaultReason::PageNotPresent,

@@ -249,7 +249,7 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
             Call::Schedule(0, true),
             Call::Create(1, expected(0x2_1000, 0x91_0000, EngineSet::COPY1)),
             Call::Schedule(1, true),
-            Call::Object(1, 0xc8b5, Engine::Copy(1)),
+            Call::Object(1, 0xc8b5, Engine::COPY1),
         ]
     );
     assert_eq!(

@@ -1,6 +1,6 @@
 use super::rig::*;
-use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::gh100::methods::copy;
+use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::{GpuDriver as _, GpuDriverExt as _};
 
 const SRC: u64 = 0x30_0000_0000;
@@ -122,11 +122,11 @@ fn semaphore_of_a_launch_follows_its_data() {
 
 #[test]
 fn interrupt_of_a_launch_names_its_engine() {
-    for (engines, engine) in [(graphics(), 0), (EngineSet::COPY2, 2)] {
+    for (engines, engine) in [(graphics(), Engine::COPY0), (EngineSet::COPY2, Engine::COPY2)] {
         let mut rig = Rig::new();
         let (mut channel, ..) = setup(&mut rig, engines);
         rig.run(&mut channel, &copy_lines(SRC, DST, 0, 64, 1, 2 << 5));
-        let wanted = gpuvmk_gpu::GpuEvent::NonStall(gpuvmk_chip::Engine::Copy(engine));
+        let wanted = gpuvmk_gpu::GpuEvent::NonStall(engine);
         rig.wait_event(|event| (*event == wanted).then_some(()));
     }
 }

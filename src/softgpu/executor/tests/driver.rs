@@ -135,13 +135,13 @@ fn objects_are_those_of_the_channels_engines() {
         rig.gpu.create_object(both, class, Engine::Graphics).unwrap();
         rig.gpu.create_object(both, class, Engine::Graphics).unwrap();
         assert!(rig.gpu.create_object(copies, class, Engine::Graphics).is_err());
-        assert!(rig.gpu.create_object(both, class, Engine::Copy(0)).is_err());
+        assert!(rig.gpu.create_object(both, class, Engine::COPY0).is_err());
     }
-    rig.gpu.create_object(both, 0xc8b5, Engine::Copy(0)).unwrap();
-    rig.gpu.create_object(copies, 0xc8b5, Engine::Copy(1)).unwrap();
+    rig.gpu.create_object(both, 0xc8b5, Engine::COPY0).unwrap();
+    rig.gpu.create_object(copies, 0xc8b5, Engine::COPY1).unwrap();
     for (channel, class, engine) in [
-        (copies, 0xc8b5, Engine::Copy(2)),
-        (copies, 0xc7b5, Engine::Copy(1)),
+        (copies, 0xc8b5, Engine::COPY2),
+        (copies, 0xc7b5, Engine::COPY1),
         (both, 0xc86f, Engine::Graphics),
         (both, 0xc8b5, Engine::Graphics),
         (both, 0x1_cbc0, Engine::Graphics),
@@ -150,7 +150,7 @@ fn objects_are_those_of_the_channels_engines() {
         assert!(matches!(refused, Err(GpuError::NoClass { .. })), "{class:#x}: {refused:?}");
     }
     assert!(matches!(
-        rig.gpu.create_object(HostChannel(400), 0xc8b5, Engine::Copy(1)),
+        rig.gpu.create_object(HostChannel(400), 0xc8b5, Engine::COPY1),
         Err(GpuError::NoSuch { .. })
     ));
 }
@@ -170,7 +170,7 @@ fn engines_of_a_disabled_channel_change() {
     rig.run(&mut channel, &copy_lines(0x31_0000_0000, 0x31_0000_0100, 0, 64, 1, 2 << 5));
 
     assert_eq!(rig.read(memory + 0x100, 64), pattern(1, 64));
-    rig.wait_event(|event| (*event == GpuEvent::NonStall(Engine::Copy(2))).then_some(()));
+    rig.wait_event(|event| (*event == GpuEvent::NonStall(Engine::COPY2)).then_some(()));
 }
 
 #[test]

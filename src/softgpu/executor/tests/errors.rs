@@ -187,7 +187,7 @@ fn engines_of_a_lone_copy_channel_are_its_own() {
         panic!("{event:?}")
     };
     assert_eq!(code, 39);
-    assert_eq!(Engine::ALL[1], Engine::Copy(0));
+    assert_eq!(Engine::ALL[1], Engine::COPY0);
 }
 
 /// Waits until the driver has something to tell, without asking what.

@@ -40,7 +40,7 @@ fn engines_work_at_the_same_time() {
     for channel in &mut channels {
         rig.submit(channel, &long_copy(500));
     }
-    let all = [Engine::Copy(0), Engine::Copy(1), Engine::Copy(2)];
+    let all = [Engine::COPY0, Engine::COPY1, Engine::COPY2];
     rig.wait(|rig| busy(rig) == all);
     for channel in &channels {
         rig.gpu.destroy_channel(channel.id).unwrap();
@@ -63,7 +63,7 @@ fn one_host_unit_serves_the_graphics_runlist_while_other_engines_work() {
         // 4 TiB.
         rig.submit(channel, &copy_lines(SRC, DST, 0, SIZE as u32, 1 << 20, 0));
     }
-    let both = [Engine::Copy(1), Engine::Copy(2)];
+    let both = [Engine::COPY1, Engine::COPY2];
     rig.wait(|rig| busy(rig) == both);
 
     for round in 1..=20 {
@@ -83,7 +83,7 @@ fn channels_of_an_engine_take_turns() {
     let mut long = rig.channel(space, EngineSet::COPY1);
     let mut short = rig.channel(space, EngineSet::COPY1);
     rig.submit(&mut long, &long_copy(1000));
-    rig.wait(|rig| busy(rig) == [Engine::Copy(1)]);
+    rig.wait(|rig| busy(rig) == [Engine::COPY1]);
     for round in 1..10 {
         let words = [copy_lines(SRC, DST, 0, 64, 1, 0), semaphore(SEM, round, 1)].concat();
         rig.run(&mut short, &words);
@@ -98,7 +98,7 @@ fn preempted_channel_goes_on_where_it_was() {
     let (space, memory) = setup(&mut rig);
     let mut channel = rig.channel(space, EngineSet::COPY1);
     rig.submit(&mut channel, &[long_copy(20), semaphore(SEM, 5, 1)].concat());
-    rig.wait(|rig| busy(rig) == [Engine::Copy(1)]);
+    rig.wait(|rig| busy(rig) == [Engine::COPY1]);
 
     rig.gpu.enable_channel(channel.id, false).unwrap();
     rig.gpu.preempt_channel(channel.id).unwrap();
@@ -180,7 +180,7 @@ fn destroyed_channel_writes_nothing_more() {
     rig.map(space, SEM + 0x2000, target, 0x1000);
     let mut channel = rig.channel(space, EngineSet::COPY1);
     rig.submit(&mut channel, &long_copy(500));
-    rig.wait(|rig| busy(rig) == [Engine::Copy(1)]);
+    rig.wait(|rig| busy(rig) == [Engine::COPY1]);
 
     let start = std::time::Instant::now();
     rig.gpu.destroy_channel(channel.id).unwrap();
@@ -201,7 +201,7 @@ fn executor_ends_in_the_middle_of_work() {
     let (space, _) = setup(&mut rig);
     let mut channel = rig.channel(space, EngineSet::COPY1);
     rig.submit(&mut channel, &[long_copy(500), immediate(0, host::NOP, 0)].concat());
-    rig.wait(|rig| busy(rig) == [Engine::Copy(1)]);
+    rig.wait(|rig| busy(rig) == [Engine::COPY1]);
     let start = std::time::Instant::now();
     drop(rig);
     assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());

@@ -186,7 +186,7 @@ fn channels_wake_each_other() {
 
 #[test]
 fn fence_of_the_kernel_is_executed_and_notifies() {
-    for (engines, engine) in [(graphics(), Engine::Graphics), (EngineSet::COPY2, Engine::Copy(2))] {
+    for (engines, engine) in [(graphics(), Engine::Graphics), (EngineSet::COPY2, Engine::COPY2)] {
         let mut rig = Rig::new();
         let space = rig.space();
         let memory = rig.buffer(space, SEM, 0x1000);

@@ -71,7 +71,7 @@ fn accesses_that_nothing_backs_fault() {
 
         let fault = rig.wait_event(fault);
         let address = GpuVa(if access == AccessKind::Read { from } else { to });
-        let unit = FaultUnit::Engine(Engine::Copy(2));
+        let unit = FaultUnit::Engine(Engine::COPY2);
         let expected = (channel.id, MmuFault { unit, address, access, reason });
         assert_eq!(fault, expected);
     }
@@ -111,7 +111,7 @@ fn updates_are_seen_by_running_engines() {
     let launch = words.split_off(words.len() - 2);
     words.extend(std::iter::repeat_n(launch, 4000).flatten());
     rig.submit(&mut channel, &words);
-    rig.wait(|rig| rig.gpu.sample_engines().contains(&(Engine::Copy(1), Some(channel.id))));
+    rig.wait(|rig| rig.gpu.sample_engines().contains(&(Engine::COPY1, Some(channel.id))));
 
     for round in 0..30u8 {
         let (gone, present) = if round % 2 == 0 { (old, new) } else { (new, old) };

@@ -5,13 +5,13 @@
 
 use super::HostClass;
 use crate::fifo::Departure;
-use crate::fifo::ramfc::{Semaphore, engine_number};
+use crate::fifo::ramfc::Semaphore;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::pbdma::ending::Ending;
 use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::channel_event::MmuFault;
-use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
+use gpuvmk_chip::gf100::engines::{COPY0_NUMBER, COPY1_NUMBER, SOFTWARE_NUMBER};
 use gpuvmk_chip::gf100::methods::{self, host, pcopy};
 use gpuvmk_chip::gf100::ramin::USERD_REFERENCE;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
@@ -60,8 +60,8 @@ impl HostClass for Fermi {
     fn bind(&self, loaded: &mut Loaded<'_>, method: Method) -> Result<(), Ending> {
         let class = host::SET_OBJECT::NVCLASS.get_u16(method.data);
         let number = match class {
-            pcopy::CLASS_COPY0 => engine_number(Engine::Copy(0)),
-            pcopy::CLASS_COPY1 => engine_number(Engine::Copy(1)),
+            pcopy::CLASS_COPY0 => COPY0_NUMBER,
+            pcopy::CLASS_COPY1 => COPY1_NUMBER,
             methods::CLASS_SOFTWARE => SOFTWARE_NUMBER,
             _ => host::SET_OBJECT::ENGINE.get_u8(method.data),
         };

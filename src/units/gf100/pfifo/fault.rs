@@ -8,13 +8,14 @@
 
 use std::collections::VecDeque;
 
+use gpuvmk_chip::AccessKind;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::engines::ids;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_MMU_FAULT_INFO::CLIENT;
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::registers::Reg;
-use gpuvmk_chip::{AccessKind, Engine};
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -44,17 +45,17 @@ pub struct Faults {
     waiting: VecDeque<(u32, Record)>,
 }
 
-/// Fault unit and hub client of an access, in the numbering of the fault registers.
-const fn numbers(fault: &MmuFault) -> (u32, u32) {
+/// Fault unit and hub client of an access, in the numbering of the fault registers. What an engine that this
+/// chip does not have did is shown as the host unit's.
+fn numbers(fault: &MmuFault) -> (u32, u32) {
     let bar_client = match fault.access {
         AccessKind::Read => CLIENT::BAR_READ,
         AccessKind::Write => CLIENT::BAR_WRITE,
     };
+    let host = (NV_PFIFO_MMU_FAULT_ID::HOST.low(), CLIENT::PFIFO);
     match fault.unit {
-        FaultUnit::Engine(Engine::Graphics) => (NV_PFIFO_MMU_FAULT_ID::PGRAPH.low(), CLIENT::DISPATCH),
-        FaultUnit::Engine(Engine::Copy(0)) => (NV_PFIFO_MMU_FAULT_ID::PCE0.low(), CLIENT::PCOPY0),
-        FaultUnit::Engine(Engine::Copy(_)) => (NV_PFIFO_MMU_FAULT_ID::PCE1.low(), CLIENT::PCOPY1),
-        FaultUnit::Host => (NV_PFIFO_MMU_FAULT_ID::HOST.low(), CLIENT::PFIFO),
+        FaultUnit::Engine(engine) => ids(engine).map_or(host, |ids| (ids.fault_unit, ids.client)),
+        FaultUnit::Host => host,
         FaultUnit::Bar1 => (NV_PFIFO_MMU_FAULT_ID::BAR1.low(), bar_client),
         FaultUnit::Bar3 => (NV_PFIFO_MMU_FAULT_ID::BAR3.low(), bar_client),
     }

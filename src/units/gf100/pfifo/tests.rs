@@ -56,7 +56,7 @@ fn runlist_commit_names_list_and_length_and_interrupts_when_done() {
 #[test]
 fn non_stall_interrupt_needs_both_enables_and_clears_upwards() {
     let mut fifo = Pfifo::default();
-    fifo.non_stall(Engine::Copy(0));
+    fifo.non_stall(Engine::COPY0);
     assert_eq!((value(&fifo, NV_PFIFO_INTR_ENGINE_ID), value(&fifo, NV_PFIFO_INTR_0)), (1 << 4, 0));
     write(&mut fifo, NV_PFIFO_INTR_ENGINE_EN, 1);
     assert_eq!(value(&fifo, NV_PFIFO_INTR_0), NON_STALL);
@@ -162,7 +162,7 @@ fn hung_channels_are_shown_one_after_the_other_until_the_driver_stops_them() {
         assert_eq!(value(&fifo, NV_PFIFO_INTR_0), SCHED_ERROR);
         assert_eq!(value(&fifo, NV_PFIFO_SCHED_ERROR), 0x0a);
         assert_eq!(value(&fifo, status) & 0x1000_407f, 0x1000_4000 | channel);
-        assert_eq!(fifo.read(NV_PFIFO_ENGINE_STATUS.at(4)), ReadResult::EngineStatus(Engine::Copy(0)));
+        assert_eq!(fifo.read(NV_PFIFO_ENGINE_STATUS.at(4)), ReadResult::EngineStatus(Engine::COPY0));
         write(&mut fifo, NV_PFIFO_INTR_0, SCHED_ERROR);
         assert_eq!(write(&mut fifo, NV_PFIFO_MMU_FAULT_TRIGGER.at(0), 0x100), []);
         assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1);

@@ -94,9 +94,9 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
     // Each register that shows it.
     keep(&gpu, Engine::Graphics);
     assert_eq!(gpu.rd(0x2100), 0x8000_0000);
-    keep(&gpu, Engine::Copy(0));
+    keep(&gpu, Engine::COPY0);
     assert_eq!(gpu.rd(0x25a4), 1 | 1 << 4);
-    keep(&gpu, Engine::Copy(1));
+    keep(&gpu, Engine::COPY1);
     assert_eq!(gpu.rd(0x25a8 + 5 * 4), 1);
     for engine in [0, 4, 5] {
         gpu.wr(0x25a8 + engine * 4, 1);
@@ -124,7 +124,7 @@ fn rearm(gpu: &Gpu) {
 #[test]
 fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     let (gpu, sink) = driven(true);
-    for engine in [Engine::Graphics, Engine::Copy(1)] {
+    for engine in [Engine::Graphics, Engine::COPY1] {
         assert_eq!(gpu.back.ends.interest(), Some(ARMED));
         gpu.back.ends.post(engine);
         assert_eq!(sink.taken(), [], "the function does not know yet");
@@ -214,7 +214,7 @@ fn message_that_could_not_be_sent_is_sent_by_the_function() {
 #[test]
 fn line_follows_the_level() {
     let (gpu, sink) = driven(false);
-    gpu.back.events().non_stall(Engine::Copy(1));
+    gpu.back.events().non_stall(Engine::COPY1);
     assert_eq!(sink.taken(), [Signal::Line(true)]);
     let mut status = [0; 2];
     gpu.function.read(Region::Config, 6, &mut status).unwrap();

@@ -64,7 +64,7 @@ impl Player {
     fn event(&self, random: &mut Rng) {
         let events = self.gpu.back.events();
         let channel = GuestChannel(random.u16(0..8));
-        let engine = *random.choice(&[Engine::Graphics, Engine::Copy(0), Engine::Copy(1)]).unwrap();
+        let engine = *random.choice(&[Engine::Graphics, Engine::COPY0, Engine::COPY1]).unwrap();
         match random.u8(0..6) {
             0 => events.non_stall(engine),
             1 => events.stopped(ChannelStop::new(
@@ -217,7 +217,7 @@ fn in_use() -> Gpu {
         ));
         let error = GraphicsError { status: 0x10, subchannel: 2, class: 0x9039, method: 0x304, data: 1 };
         events.stopped(ChannelStop::new(channel, error));
-        events.stopped(ChannelStop::new(channel, Hang { engine: Engine::Copy(1), kind: HangKind::Engine }));
+        events.stopped(ChannelStop::new(channel, Hang { engine: Engine::COPY1, kind: HangKind::Engine }));
     }
     gpu
 }
@@ -322,7 +322,7 @@ fn message_that_the_back_sent_is_in_the_state() {
     gpu.wr(0x140, 1);
     gpu.wr(0x2140, u32::MAX);
     gpu.wr(0x2628, u32::MAX);
-    gpu.back.ends.post(Engine::Copy(0));
+    gpu.back.ends.post(Engine::COPY0);
     let state = gpu.function.state();
     assert!(state.registers.output.unarmed && !gpu.back.ends.any());
     let Gpu { function, back, .. } = gpu;

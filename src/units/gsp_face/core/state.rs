@@ -112,7 +112,8 @@ impl Parts {
             GmmuRoot::Physical | GmmuRoot::Root(_) => GmmuRoot::Physical,
         };
         windows.that(bar2 == state.bar2, || format!("BAR2 goes through {:?}", state.bar2))?;
-        let registers = Registers::from_state(&state.registers, hal, space, config.vram, clock.now())?;
+        let registers =
+            Registers::from_state(&state.registers, hal, space, (config.vram, config.engines), clock.now())?;
         Ok(Self {
             gsp,
             face: Face::restored(registers, clock, state.lost),

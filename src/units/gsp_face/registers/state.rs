@@ -1,5 +1,6 @@
 //! The saved state of all registers.
 
+use gpuvmk_chip::EngineSet;
 use gpuvmk_mmio_trap::register_file::{RegisterFile, RegisterFileState};
 use gpuvmk_pci::config_space::{ConfigSpace, ConfigSpaceState};
 use gpuvmk_saved_state::{Check, StateError};
@@ -60,6 +61,8 @@ impl Registers {
             control: _,
             output,
             vram,
+            // The back's.
+            engines: _,
             fsp_errors,
         } = self;
         RegistersState {
@@ -77,8 +80,8 @@ impl Registers {
         }
     }
 
-    /// Units in a saved state, with that configuration space and size of VRAM, that go on when the clock says
-    /// `now`.
+    /// Units in a saved state, with that configuration space, size of VRAM and engines, that go on when the
+    /// clock says `now`.
     ///
     /// # Errors
     /// A unit refuses its state, or the size of VRAM was another one.
@@ -86,7 +89,7 @@ impl Registers {
         state: &RegistersState,
         hal: &'static Hal,
         config: ConfigSpace,
-        vram: u64,
+        (vram, engines): (u64, EngineSet),
         now: u64,
     ) -> Result<Self, StateError> {
         Check("registers")
@@ -106,6 +109,7 @@ impl Registers {
             config,
             control,
             vram,
+            engines,
             fsp_errors: state.fsp_errors,
         })
     }

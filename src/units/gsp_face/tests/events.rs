@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 const USERD: u64 = 0x10_0000;
 
 fn fault(channel: u16) -> ChannelStop<GuestChannel> {
-    ChannelStop::new(GuestChannel(channel), write_fault(FaultUnit::Engine(Engine::Copy(1))))
+    ChannelStop::new(GuestChannel(channel), write_fault(FaultUnit::Engine(Engine::COPY1)))
 }
 
 fn write_fault(unit: FaultUnit) -> MmuFault {
@@ -99,7 +99,7 @@ fn event_thread_does_not_wait_for_a_command_that_waits_for_it() {
             // Joined at the end of the scope: the command goes on only after the events were taken.
             scope.spawn(|| {
                 events.stopped(fault(0));
-                events.non_stall(Engine::Copy(1));
+                events.non_stall(Engine::COPY1);
             });
         });
     }));

@@ -99,11 +99,11 @@ fn step() -> impl Strategy<Value = Step> {
 fn event(gpu: &Gpu, kind: u8, channel: u16, a: u32) {
     let events = gpu.back.events();
     match kind % 6 {
-        0 => events.non_stall(Engine::Copy(kind)),
+        0 => events.non_stall(Engine::ALL[usize::from(kind) % Engine::COUNT]),
         1 => events.stopped(ChannelStop::new(
             GuestChannel((a != 0).then_some(channel).unwrap()),
             MmuFault {
-                unit: FaultUnit::Engine(Engine::Copy(kind)),
+                unit: FaultUnit::Engine(Engine::ALL[usize::from(kind) % Engine::COUNT]),
                 address: GpuVa(u64::from(a) << 32),
                 access: AccessKind::Read,
                 reason: FaultReason::PageNotPresent,

@@ -15,14 +15,14 @@ fn notification_sends_one_message_until_the_handler_rearms() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[1]);
     let events = gpu.back.events();
-    events.non_stall(Engine::Copy(0));
+    events.non_stall(Engine::COPY0);
     events.non_stall(Engine::Graphics);
     assert_eq!(sink.taken(), [Signal::Message]);
     assert_eq!(handler_start(&gpu), (1, 3));
     gpu.wr(0xb8_1004, 3);
     gpu.wr(0xb8_1608, 0xf);
     assert_eq!(sink.taken(), []);
-    events.non_stall(Engine::Copy(0));
+    events.non_stall(Engine::COPY0);
     assert_eq!(sink.taken(), [Signal::Message]);
 }
 
@@ -31,11 +31,11 @@ fn what_comes_while_the_handler_runs_is_sent_at_rearm() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[1]);
     let events = gpu.back.events();
-    events.non_stall(Engine::Copy(0));
+    events.non_stall(Engine::COPY0);
     sink.taken();
     assert_eq!(handler_start(&gpu), (1, 2));
     gpu.wr(0xb8_1004, 2);
-    events.non_stall(Engine::Copy(1));
+    events.non_stall(Engine::COPY1);
     assert_eq!(sink.taken(), []);
     gpu.wr(0xb8_1608, 0xf);
     assert_eq!(sink.taken(), [Signal::Message]);
@@ -46,9 +46,9 @@ fn what_comes_while_the_handler_runs_is_sent_at_rearm() {
 fn level_that_falls_by_clearing_the_leaf_rises_again_with_a_message() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[1]);
-    gpu.back.events().non_stall(Engine::Copy(0));
+    gpu.back.events().non_stall(Engine::COPY0);
     gpu.wr(0xb8_1004, 2);
-    gpu.back.events().non_stall(Engine::Copy(0));
+    gpu.back.events().non_stall(Engine::COPY0);
     assert_eq!(sink.taken(), [Signal::Message, Signal::Message]);
 }
 
@@ -56,7 +56,7 @@ fn level_that_falls_by_clearing_the_leaf_rises_again_with_a_message() {
 fn vector_that_is_not_enabled_waits() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[]);
-    gpu.back.events().non_stall(Engine::Copy(0));
+    gpu.back.events().non_stall(Engine::COPY0);
     assert_eq!(sink.taken(), []);
     assert_eq!((gpu.rd(0xb8_1600), gpu.rd(0xb8_1004)), (0, 2));
     gpu.wr(0xb8_1204, 2);
@@ -85,15 +85,15 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
 
     keep(Engine::Graphics);
     assert_eq!(gpu.rd(0xb8_1004), 1);
-    keep(Engine::Copy(0));
+    keep(Engine::COPY0);
     assert_eq!(gpu.rd(0xb8_1600), 0, "nothing of it is enabled");
     assert!(!gpu.back.ends.any(), "but it was asked for");
     // What is cleared is also what was on its way.
-    keep(Engine::Copy(1));
+    keep(Engine::COPY1);
     gpu.wr(0xb8_1004, 7);
     assert_eq!((gpu.rd(0xb8_1004), sink.taken()), (0, vec![]));
 
-    keep(Engine::Copy(1));
+    keep(Engine::COPY1);
     gpu.wr(0xb8_1204, 4);
     assert_eq!((interest(&gpu), sink.taken()), (InterruptInterest::Wake, vec![Signal::Message]));
     gpu.function.reset();
@@ -106,7 +106,7 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     let sink = gpu.listen(true, &[1]);
     for _ in 0..3 {
         assert!(matches!(gpu.back.ends.interest(), Some(InterruptInterest::Message(_))));
-        gpu.back.ends.post(Engine::Copy(0));
+        gpu.back.ends.post(Engine::COPY0);
         assert_eq!(sink.taken(), [], "the function does not know yet");
         assert_eq!(handler_start(&gpu), (1, 2));
         gpu.wr(0xb8_1004, 2);
@@ -115,7 +115,7 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     }
     // It is known at any access that has to do with it: here the end of the handler, which finds more to
     // tell.
-    gpu.back.ends.post(Engine::Copy(0));
+    gpu.back.ends.post(Engine::COPY0);
     gpu.wr(0xb8_1608, 0xf);
     assert_eq!(sink.taken(), [Signal::Sent, Signal::Message]);
     // No message is due where the top lets nothing through.

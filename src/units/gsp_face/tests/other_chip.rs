@@ -152,10 +152,7 @@ static OTHER_GSP: GspHal = GspHal {
 
 /// From the end of the last leaf down.
 fn non_stall(engine: Engine) -> u32 {
-    match engine {
-        Engine::Graphics => 8 * 32 - 1,
-        Engine::Copy(number) => 8 * 32 - 2 - u32::from(number),
-    }
+    8 * 32 - 1 - u32::from(engine.place())
 }
 
 fn mag_and_scale(vram: u64) -> u32 {
@@ -303,7 +300,7 @@ fn tree_of_eight_leaves_interrupts_with_the_chips_vectors() {
     gpu.set(TOP_SET, 1 << 3);
     let both = EngineSet::GRAPHICS | EngineSet::COPY0;
     assert_eq!(gpu.back.ends.interest(), Some(InterruptInterest::Message(both)));
-    gpu.back.events().non_stall(Engine::Copy(0));
+    gpu.back.events().non_stall(Engine::COPY0);
     assert_eq!(sink.taken(), [Signal::Message]);
     assert_eq!((gpu.reg(TOP), gpu.reg(LEAF.at(7))), (1 << 3, 1 << 30));
     gpu.set(TOP_CLEAR, 1 << 3);

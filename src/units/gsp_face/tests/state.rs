@@ -33,7 +33,7 @@ const USERD: u64 = 0x10_0000;
 fn event(gpu: &Gpu, random: &mut Rng) {
     let events = gpu.back.events();
     let channel = random.u16(0..4);
-    let engine = *random.choice(&[Engine::Graphics, Engine::Copy(0), Engine::Copy(1)]).unwrap();
+    let engine = *random.choice(&[Engine::Graphics, Engine::COPY0, Engine::COPY1]).unwrap();
     match random.u8(0..5) {
         0 => events.non_stall(engine),
         1 => events.stopped(ChannelStop::new(
@@ -108,7 +108,7 @@ const SESSION: [fn(&mut Driver<'_>); 12] = [
     |driver| {
         driver.gpu.back.events().stopped(ChannelStop::new(
             GuestChannel(0),
-            Hang { engine: Engine::Copy(1), kind: HangKind::Engine },
+            Hang { engine: Engine::COPY1, kind: HangKind::Engine },
         ));
     },
     |driver| driver.free(CHANNEL + 3),
@@ -160,11 +160,10 @@ fn in_use() -> Gpu {
     gpu.wr(0x40, 7);
     gpu.wr(0x60_0000, 5);
     gpu.clock.advance(1_000_000);
-    gpu.back.events().non_stall(Engine::Copy(1));
-    gpu.back.events().stopped(ChannelStop::new(
-        GuestChannel(0),
-        Hang { engine: Engine::Copy(1), kind: HangKind::Acquire },
-    ));
+    gpu.back.events().non_stall(Engine::COPY1);
+    gpu.back
+        .events()
+        .stopped(ChannelStop::new(GuestChannel(0), Hang { engine: Engine::COPY1, kind: HangKind::Acquire }));
     assert_eq!(sink.taken(), [Signal::Message]);
     gpu
 }

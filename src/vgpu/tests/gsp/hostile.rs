@@ -11,7 +11,7 @@ use gpuvmk_shadow_pagetable::Limits;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Create(u16, u64, u64, u8, u32),
+    Create(u16, u64, u64, u8, u64),
     Object(u16, u32, u8),
     Schedule(u16, bool),
     Destroy(u16),
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         any::<u64>(),
     ];
     prop_oneof![
-        4 => (slot(), page(), page(), 0u8..24, 0u32..64)
+        4 => (slot(), page(), page(), 0u8..24, prop_oneof![3 => 0u64..64, 1 => any::<u64>()])
             .prop_map(|(id, root, userd, log2, engines)| Step::Create(id, root, userd, log2, engines)),
         1 => (slot(), any::<u32>(), 0u8..4).prop_map(|(id, class, engine)| Step::Object(id, class, engine)),
         2 => (slot(), any::<bool>()).prop_map(|(id, on)| Step::Schedule(id, on)),

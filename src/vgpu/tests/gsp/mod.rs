@@ -121,9 +121,9 @@ fn life_of_a_channel_becomes_these_requests() {
     let pages = vec![page(0x1000, 1, 12, 0x7000), page(0x2_0000, 1, 16, 0x5_0000)];
     assert_eq!(f.link.take(), [Request::CreateSpace(SpaceId(0)), update(0, vec![], pages), create(3, 0)]);
 
-    f.mediator.create_object(GuestChannel(3), 0xc8b5, Engine::Copy(1)).unwrap();
+    f.mediator.create_object(GuestChannel(3), 0xc8b5, Engine::COPY1).unwrap();
     f.mediator.schedule_channel(GuestChannel(3), true).unwrap();
-    let object = Request::CreateObject { channel: GuestChannel(3), class: 0xc8b5, engine: Engine::Copy(1) };
+    let object = Request::CreateObject { channel: GuestChannel(3), class: 0xc8b5, engine: Engine::COPY1 };
     assert_eq!(f.link.take(), [object, enable(3, true), list(&[3])]);
 
     f.mediator.doorbell(GuestChannel(3), 5);
@@ -238,7 +238,7 @@ fn unsound_channels_are_refused_without_asking() {
     assert_eq!(f.mediator.create_channel(GuestChannel(0), good), Err(ChannelRefusal::Invalid));
     assert_eq!(f.mediator.create_channel(GuestChannel(CHANNELS), good), Err(ChannelRefusal::Invalid));
     assert_eq!(
-        f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::Copy(1)),
+        f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::COPY1),
         Err(ChannelRefusal::Invalid)
     );
     assert_eq!(
@@ -273,7 +273,7 @@ fn what_the_aggregator_refuses_the_driver_is_told_and_nothing_stays() {
             asked.then(|| refused(kind))
         });
         f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
-        assert_eq!(f.mediator.create_object(GuestChannel(0), 0xc8b5, Engine::Copy(1)), Err(expected));
+        assert_eq!(f.mediator.create_object(GuestChannel(0), 0xc8b5, Engine::COPY1), Err(expected));
         assert_eq!(f.mediator.schedule_channel(GuestChannel(0), true), Err(expected));
         f.mediator.destroy_channel(GuestChannel(0));
     }
@@ -314,7 +314,7 @@ fn protocol_violation_and_loss_end_the_vgpu_until_a_reset() {
     f.mediator.reset();
     f.mediator.create_channel(GuestChannel(1), channel(0)).unwrap();
     f.link.refuse_with(|_| Some(LinkError::Lost("gone".into())));
-    assert_eq!(f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::Copy(1)), Err(ChannelRefusal::Lost));
+    assert_eq!(f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::COPY1), Err(ChannelRefusal::Lost));
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::AggregatorLost(_))));
 }
 

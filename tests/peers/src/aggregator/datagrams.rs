@@ -42,7 +42,7 @@ pub fn every_kind() -> Vec<Request> {
             engines: EngineSet::COPY0,
         },
         Request::SetEngines { channel, engines: EngineSet::COPY1 },
-        Request::CreateObject { channel, class: 0x90b8, engine: Engine::Copy(1) },
+        Request::CreateObject { channel, class: 0x90b8, engine: Engine::COPY1 },
         Request::EnableChannel { channel, enabled: true },
         Request::SetRunlist(vec![channel]),
         Request::Preempt(channel),

@@ -46,11 +46,7 @@ pub fn ids(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         refused(&tenant, &Request::DestroyChannel(channel), findings);
         refused(&tenant, &Request::EnableChannel { channel, enabled: true }, findings);
         refused(&tenant, &Request::SetEngines { channel, engines: EngineSet::COPY0 }, findings);
-        refused(
-            &tenant,
-            &Request::CreateObject { channel, class: 0x90b5, engine: Engine::Copy(0) },
-            findings,
-        );
+        refused(&tenant, &Request::CreateObject { channel, class: 0x90b5, engine: Engine::COPY0 }, findings);
         refused(&tenant, &Request::Preempt(channel), findings);
         refused(&tenant, &Request::SetRunlist(vec![GuestChannel(0), channel]), findings);
         tenant.link.doorbell(Doorbell { channel, gp_put: 1 });

@@ -1,6 +1,5 @@
 //! Controls of channels.
 
-use crate::abi::engines;
 use crate::abi::r570_144::control::{
     NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
     NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, NVA06F_CTRL_CMD_BIND, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
@@ -16,7 +15,7 @@ controls! {
     NVA06F_CTRL_CMD_GPFIFO_SCHEDULE on Channel, 2 => Answer::Handler(ControlCall::ScheduleChannel(enable));
     /// Binds a channel to an engine: the one it was allocated for, or another of its runlist.
     NVA06F_CTRL_CMD_BIND on Channel, 4
-        => Answer::Handler(ControlCall::BindChannel(|raw| Ok(engines::of_type(parameters(raw)))));
+        => Answer::Handler(ControlCall::BindChannel(|raw| Ok(gpuvmk_chip::Engine::of_nv2080_type(parameters(raw)))));
     /// What the driver writes to the doorbell.
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN on Channel, 4
         => Answer::Handler(ControlCall::WorkSubmitToken(|token, raw| put(raw, token)));

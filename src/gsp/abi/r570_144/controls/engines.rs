@@ -2,7 +2,6 @@
 
 use zerocopy::FromZeros;
 
-use crate::abi::engines;
 use crate::abi::r570_144::control::*;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
@@ -82,7 +81,25 @@ fn put_context_buffers(size: &u32, raw: &mut [u8]) {
 fn source(engine: Engine) -> u16 {
     match engine {
         Engine::Graphics => MC_ENGINE_IDX_GR0,
-        Engine::Copy(n) => MC_ENGINE_IDX_CE0.saturating_add(n.into()),
+        Engine::Copy(n) => MC_ENGINE_IDX_CE0.saturating_add(n.get().into()),
+        Engine::Nvdec(n) => MC_ENGINE_IDX_NVDEC0.saturating_add(n.get().into()),
+        Engine::Nvenc(n) => MC_ENGINE_IDX_NVENC.saturating_add(n.get().into()),
+        Engine::Nvjpg(n) => MC_ENGINE_IDX_NVJPEG0.saturating_add(n.get().into()),
+        Engine::Ofa(n) => MC_ENGINE_IDX_OFA0.saturating_add(n.get().into()),
+        Engine::Sec2 => MC_ENGINE_IDX_SEC2,
+    }
+}
+
+/// The firmware's own number of an engine.
+fn rm_engine_type(engine: Engine) -> u32 {
+    match engine {
+        Engine::Graphics => RM_ENGINE_TYPE_GR0,
+        Engine::Copy(n) => RM_ENGINE_TYPE_COPY0.saturating_add(n.get().into()),
+        Engine::Nvdec(n) => RM_ENGINE_TYPE_NVDEC0.saturating_add(n.get().into()),
+        Engine::Nvenc(n) => RM_ENGINE_TYPE_NVENC0.saturating_add(n.get().into()),
+        Engine::Sec2 => RM_ENGINE_TYPE_SEC2,
+        Engine::Nvjpg(n) => RM_ENGINE_TYPE_NVJPEG0.saturating_add(n.get().into()),
+        Engine::Ofa(n) => RM_ENGINE_TYPE_OFA0.saturating_add(n.get().into()),
     }
 }
 
@@ -124,9 +141,14 @@ fn device(device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
     let runlist = u32::from(device.runlist);
     let (instance, name) = match device.engine {
         Engine::Graphics => (0, "GRAPHICS".to_string()),
-        Engine::Copy(n) => (u32::from(n), format!("CE{n}")),
+        Engine::Copy(n) => (n.get(), format!("CE{n}")),
+        Engine::Nvdec(n) => (n.get(), format!("NVDEC{n}")),
+        Engine::Nvenc(n) => (n.get(), format!("NVENC{n}")),
+        Engine::Nvjpg(n) => (n.get(), format!("NVJPEG{n}")),
+        Engine::Ofa(n) => (n.get(), format!("OFA{n}")),
+        Engine::Sec2 => (0, "SEC2".to_string()),
     };
-    let engine_type = engines::engine_type(device.engine);
+    let engine_type = rm_engine_type(device.engine);
     let data = &mut entry.engineData;
     // A number that is not another's: drivers compare it with falcons', of which there are none.
     data[ENGINE_INFO_TYPE_ENG_DESC] = engine_type.saturating_mul(0x100);
@@ -134,7 +156,7 @@ fn device(device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
     data[ENGINE_INFO_TYPE_RM_ENGINE_TYPE] = engine_type;
     data[ENGINE_INFO_TYPE_RUNLIST] = runlist;
     data[ENGINE_INFO_TYPE_MC] = source(device.engine).into();
-    data[ENGINE_INFO_TYPE_INSTANCE_ID] = instance;
+    data[ENGINE_INFO_TYPE_INSTANCE_ID] = instance.into();
     data[ENGINE_INFO_TYPE_RUNLIST_PRI_BASE] = runlist.saturating_add(1).saturating_mul(RUNLIST_STRIDE);
     data[ENGINE_INFO_TYPE_IS_HOST_DRIVEN_ENGINE] = 1;
     data[ENGINE_INFO_TYPE_RUNLIST_ENGINE_ID] = device.on_runlist;
