@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::Preemption;
 
-/// How long an engine works on the host unit's thread after the first quantum: a tenth of a timeslice. To
-/// hand work over to the engine's own thread, and the channel back, takes some microseconds, which shorter
-/// work would feel.
-const HOST_UNIT_TIME: Duration = Duration::from_micros(100);
+/// How long an engine works on the host unit's thread after the first quantum: as long as a usual timeslice.
+/// What is handed over to the engine's own thread goes on with cold caches, which copies of a few MiB feel:
+/// they took a tenth to a fifth longer where they were handed over after 100 us.
+const HOST_UNIT_TIME: Duration = Duration::from_millis(1);
 
 /// On whose thread an engine works.
 #[derive(Clone, Copy, Debug)]
