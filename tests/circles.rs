@@ -21,7 +21,7 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 23] = [
     ".",
     "aggregator",
     "backend",
@@ -42,6 +42,7 @@ const CRATES: [&str; 22] = [
     "shadow_pagetable",
     "softgpu",
     "trace",
+    "units",
     "vgpu",
     "vmm",
 ];

@@ -1,0 +1,156 @@
+//! A row of the table.
+
+use super::doorbell::Doorbell;
+use super::interrupts::{InterruptTree, TreeRegister};
+use super::invalidation::{Invalidation, InvalidationRegister};
+use super::memory::{Pramin, VramSize};
+use super::processor::{GspProcessor, ProcessorRegister};
+use gpuvmk_chip::register_index::RegisterIndex;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_gsp::hal::GspHal;
+use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
+
+/// A generation of GSP chips, or one chip where it differs from its kin.
+#[derive(Debug)]
+pub struct Hal {
+    /// The chip's name, for messages and as the root of a saved state's places.
+    pub name: &'static str,
+    /// Reset values and policies of all registers. The first page of BAR0 is made of them.
+    pub registers: fn() -> &'static RegisterIndex,
+    /// What it is to the PCI bus.
+    pub pci: Pci,
+    /// How a driver gets GSP to run.
+    pub boot: Boot,
+    /// GSP's own registers.
+    pub processor: GspProcessor,
+    /// Registers of the interrupt tree.
+    pub interrupts: InterruptTree,
+    /// The chip, for its GSP. It tells the driver of the vectors of the tree that the units raise.
+    pub gsp: &'static GspHal,
+    /// How a driver says that a channel has new work.
+    pub doorbell: Doorbell,
+    /// The moving window to VRAM.
+    pub pramin: Pramin,
+    /// How a driver drops translations.
+    pub invalidation: Invalidation,
+    /// The format of page tables.
+    pub mmu: Gmmu,
+    /// The time.
+    pub timer: Timer,
+    /// Where a driver reads how much VRAM there is.
+    pub vram: VramSize,
+}
+
+/// What a chip is to the PCI bus.
+#[derive(Clone, Copy, Debug)]
+pub struct Pci {
+    /// Device id of an ordinary card. Drivers identify the chip by its registers.
+    pub device_id: u16,
+    /// Revision.
+    pub revision: u8,
+    /// Subsystem id of that card, with NVIDIA's vendor id.
+    pub subsystem: u16,
+    /// Bytes of BAR0, the registers.
+    pub bar0_size: u64,
+    /// Bytes of BAR1, the window for data.
+    pub bar1_size: u64,
+    /// Bytes of BAR3, which NVIDIA calls BAR2: the window for instance memory.
+    pub bar3_size: u64,
+    /// Generation of the link: 5 for 32 GT/s.
+    pub link_speed: u8,
+}
+
+/// How a driver gets GSP to run. A variant is one boot flow, with what differs within it.
+///
+/// Turing to Ada have no FSP. There the driver itself starts the falcons of GSP (at 0x110000) and of SEC2 (at
+/// 0x840000), so that flow owns their registers for loading (IMEM and DMEM ports, DMA), boot vector, start,
+/// reset and fuses, and those of the protected region (WPR2, FRTS) which the driver reads to see that it
+/// worked. Its steps: FWSEC on GSP sets the region up; a reset of GSP; the address of GSP's arguments in
+/// GSP's mailboxes; the booter on SEC2, with the address of the image's description (or of a suspended GSP)
+/// in SEC2's mailboxes. GSP runs from then on. Unloading is the same way back. The flow differs within itself
+/// by the version of FWSEC's descriptor and by loading through ports or DMA.
+#[derive(Clone, Copy, Debug)]
+pub enum Boot {
+    /// By a message to FSP, from Hopper on.
+    Fsp(FspBoot),
+}
+
+/// A boot by FSP. Its registers are the same on all chips that have one.
+#[derive(Clone, Copy, Debug)]
+pub struct FspBoot {
+    /// Version of the message that boots GSP.
+    pub message_version: u16,
+}
+
+/// The registers that show PTIMER.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// Low word.
+    pub low: Reg,
+    /// High word.
+    pub high: Reg,
+    /// Low word on the page that user mode maps, where it cannot be set.
+    pub user_low: Reg,
+    /// High word there.
+    pub user_high: Reg,
+}
+
+/// A half of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeWord {
+    /// Bits 31:0.
+    Low,
+    /// Bits 63:32.
+    High,
+}
+
+/// What a register of policy *handler* is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Of the interrupt tree.
+    Interrupt(TreeRegister),
+    /// The doorbell.
+    Doorbell,
+    /// Of the MMU's invalidation.
+    Invalidation(InvalidationRegister),
+    /// Of GSP.
+    Processor(ProcessorRegister),
+    /// Where PRAMIN looks.
+    Pramin,
+    /// How much VRAM there is.
+    VramSize,
+    /// The time.
+    Time(TimeWord),
+    /// The time on user mode's page.
+    UserTime(TimeWord),
+    /// None of these: of the boot, or nobody's.
+    Other,
+}
+
+impl Hal {
+    /// What a register is.
+    pub fn role(&self, reg: Reg) -> Role {
+        if reg == self.doorbell.register {
+            return Role::Doorbell;
+        }
+        if let Some(of_tree) = self.interrupts.register(reg) {
+            return Role::Interrupt(of_tree);
+        }
+        if let Some(of_invalidation) = self.invalidation.register(reg) {
+            return Role::Invalidation(of_invalidation);
+        }
+        if let Some(of_processor) = self.processor.register(reg) {
+            return Role::Processor(of_processor);
+        }
+        let Timer { low, high, user_low, user_high } = self.timer;
+        let others = [
+            (self.pramin.register, Role::Pramin),
+            (self.vram.register, Role::VramSize),
+            (low, Role::Time(TimeWord::Low)),
+            (high, Role::Time(TimeWord::High)),
+            (user_low, Role::UserTime(TimeWord::Low)),
+            (user_high, Role::UserTime(TimeWord::High)),
+        ];
+        others.into_iter().find(|(other, _)| *other == reg).map_or(Role::Other, |(_, role)| role)
+    }
+}
