@@ -136,7 +136,7 @@ pub fn main() -> ExitCode {
     if to_journal {
         logger.format(journal::write);
     } else {
-        logger.format_timestamp_millis().format_target(false);
+        logger.format(output::log_line);
     }
     let logger = logger.build();
     log::set_max_level(logger.filter());

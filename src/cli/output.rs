@@ -4,8 +4,10 @@
 use std::fmt::Arguments;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
+use env_logger::fmt::Formatter;
 
 /// Text in front of an error when only the answer to an order cannot be shown.
 pub(super) const CARRIED_OUT: &str = "The order was carried out, but what came of it cannot be shown";
@@ -74,4 +76,15 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a log record for a terminal or a file: time, level, text; further lines are indented.
+///
+/// # Errors
+/// The sink's.
+pub(super) fn log_line(to: &mut Formatter, record: &log::Record<'_>) -> std::io::Result<()> {
+    let style = to.default_level_style(record.level());
+    let time = humantime::format_rfc3339_millis(SystemTime::now());
+    let text = record.args().to_string().replace('\n', "\n    ");
+    writeln!(to, "[{time} {style}{:<5}{style:#}] {text}", record.level())
 }
