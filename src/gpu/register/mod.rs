@@ -1,5 +1,5 @@
-//! The driver for GPUs that are programmed by registers (GF100 now), over any [`PciFunction`]: the software
-//! GPU in process, or a real card.
+//! The driver for GPUs that are programmed by registers (GF100 now), over any [`gpuvmk_pci::PciFunction`]:
+//! the software GPU in process, or a real card.
 //!
 //! It does the work of a vendor's driver: brings the units up, keeps page tables, instance blocks, runlists
 //! and context images in its own memory, and decodes interrupts. Falcon firmware and context images are ours,
