@@ -202,12 +202,19 @@ pub(crate) const REAPER: &[&[Rule]] = &[
 
 const SOFTWARE_GPU: &[Rule] = rules! {
     SYS_write: "wakes the owner, interrupts, log";
-    SYS_fallocate: "large pieces of memory that are to be zero";
     SYS_ppoll rare "with a small driver, the main thread raises an interrupt first": "whether an interrupt's descriptor has room, in a software GPU that is alone";
 };
 
+const CLEARS: &[Rule] = rules! {
+    SYS_fallocate: "large pieces of memory that are to be zero";
+};
+
+const LONG_CLEARS: &[Rule] = rules! {
+    SYS_fallocate rare "only where it takes more than a millisecond": "large pieces of memory that are to be zero";
+};
+
 /// A host unit of the software GPU, which executes short methods of engines too.
-pub(crate) const PBDMA: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU];
+pub(crate) const PBDMA: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU, CLEARS];
 
 /// Long work of an engine of the software GPU.
-pub(crate) const ENGINE: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU];
+pub(crate) const ENGINE: &[&[Rule]] = &[BASE, END, SOFTWARE_GPU, LONG_CLEARS];
