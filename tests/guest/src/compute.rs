@@ -1,5 +1,6 @@
-//! Compute kernels on a Hopper: a graphics channel with the compute class, the kernels' code, and launches by
-//! the newer interface.
+//! Compute kernels: a graphics channel with the compute class, the kernels' code, and launches by the newer
+//! interface. Code and descriptions of launches are Hopper's; a GPU without shader cores, which must refuse
+//! every launch, can have them as any other chip.
 //!
 //! Data goes the way that drivers send it: system memory, a copy by the channel's own copy engine, VRAM, the
 //! kernel, and back.
@@ -10,12 +11,12 @@ use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_kernels::launch::{self, Parameters, Place as Places, Size3};
 use gpuvmk_kernels::{CODE_ALIGNMENT, KERNELS, Kernel, qmd};
 
+use crate::chip::{Chip, Launch};
 use crate::drm::{Bound, Device, Mapped, Place, Syncobj, UserSpace};
-use crate::engine::Engine;
-use crate::engine::hopper::COMPUTE_CLASS;
+use crate::engine::{Engine, turing};
+use crate::pattern;
 use crate::push::{Commands, Subchannel};
 use crate::stamps::Stamps;
-use crate::{chip, pattern};
 
 /// Where the compute class is bound, as Mesa's drivers do.
 const COMPUTE: Subchannel = Subchannel(1);
@@ -31,6 +32,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Compute {
     channel: Bound,
+    launch: Launch,
     code: Mapped,
     description: Mapped,
     stamps: Stamps,
@@ -42,15 +44,16 @@ pub struct Compute {
 impl Compute {
     /// Opens a channel on the GPU number `gpu`; transfers may have up to `largest` bytes.
     pub fn open(gpu: usize, largest: usize) -> Result<Self> {
-        chip::hopper(&Device::open(gpu)?)?;
+        let classes = Chip::of(&Device::open(gpu)?)?.classes()?;
         let mut space = UserSpace::open(gpu)?;
         let channel = space.channel(Engine::GraphicsCopy)?;
-        let mut set_up = channel.object(COMPUTE, COMPUTE_CLASS)?;
+        let mut set_up = channel.object(COMPUTE, classes.compute)?;
         for (method, data) in launch::set_up() {
             set_up.methods(COMPUTE, method.into(), &[data]);
         }
         let mut compute = Self {
             channel,
+            launch: classes.launch,
             code: space.mapped(Place::Vram, CODE)?,
             description: space.mapped(Place::Vram, DESCRIPTION)?,
             stamps: Stamps::new(&mut space)?,
@@ -123,9 +126,7 @@ impl Compute {
         self.description.0.write(0, &launch.constants)?;
         self.description.0.write(QMD, &words)?;
         let mut commands = Commands::new();
-        for (method, data) in launch.methods {
-            commands.methods(COMPUTE, method.into(), &[data]);
-        }
+        turing::launch(&mut commands, COMPUTE, self.launch, place.qmd);
         Ok(commands)
     }
 

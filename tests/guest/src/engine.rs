@@ -1,10 +1,10 @@
-//! Engines that copy, in the words of each: which class, on which channel, and the methods of its copies.
+//! Engines that copy, in the words of each: on which channel, and the methods of its copies.
 //!
 //! All of them copy a rectangle: lines of a length, `count` times, with a pitch on either side. Linear bytes
 //! go as lines of one page, and the rest as one shorter line.
 
 mod fermi;
-pub mod hopper;
+pub mod turing;
 
 use crate::push::{Commands, Subchannel};
 
@@ -23,15 +23,15 @@ pub enum Runlist {
 /// An engine that copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// Fermi: memory to memory format, class 9039, a part of the graphics engine.
+    /// Fermi: memory to memory format, a part of the graphics engine.
     M2mf,
-    /// Fermi: the first copy engine, class 90b5.
+    /// Fermi: the first copy engine.
     Copy0,
-    /// Fermi: the second copy engine, class 90b8.
+    /// Fermi: the second copy engine.
     Copy1,
-    /// Hopper: a copy engine with channels of its own, class c8b5.
+    /// Since Turing: a copy engine with channels of its own.
     Copy,
-    /// Hopper: the copy engine that serves graphics channels, class c8b5.
+    /// Since Turing: the copy engine that serves graphics channels.
     GraphicsCopy,
 }
 
@@ -44,16 +44,6 @@ struct Lines {
 }
 
 impl Engine {
-    /// The object class.
-    pub fn class(self) -> u16 {
-        match self {
-            Self::M2mf => 0x9039,
-            Self::Copy0 => 0x90b5,
-            Self::Copy1 => 0x90b8,
-            Self::Copy | Self::GraphicsCopy => hopper::COPY_CLASS,
-        }
-    }
-
     /// The channel that it is reached by.
     pub fn runlist(self) -> Runlist {
         match self {
@@ -99,7 +89,7 @@ impl Engine {
         match self {
             Self::M2mf => fermi::m2mf(commands, self.subchannel(), lines),
             Self::Copy0 | Self::Copy1 => fermi::copy(commands, self.subchannel(), lines),
-            Self::Copy | Self::GraphicsCopy => hopper::copy(commands, lines),
+            Self::Copy | Self::GraphicsCopy => turing::copy(commands, lines),
         }
     }
 
@@ -110,7 +100,7 @@ impl Engine {
             Self::M2mf => fermi::m2mf_with_pitch(commands, self.subchannel(), &lines, 0),
             // A count that their method has no room for is cut off.
             Self::Copy0 | Self::Copy1 => fermi::copy(commands, self.subchannel(), &lines),
-            Self::Copy | Self::GraphicsCopy => hopper::copy_with_pitch(commands, &lines, 0),
+            Self::Copy | Self::GraphicsCopy => turing::copy_with_pitch(commands, &lines, 0),
         }
     }
 
@@ -120,7 +110,7 @@ impl Engine {
             Self::M2mf | Self::Copy0 | Self::Copy1 => {
                 fermi::acquire(commands, self.subchannel(), address, payload);
             }
-            Self::Copy | Self::GraphicsCopy => hopper::acquire(commands, address, payload),
+            Self::Copy | Self::GraphicsCopy => turing::acquire(commands, address, payload),
         }
     }
 
@@ -131,7 +121,7 @@ impl Engine {
             Self::M2mf | Self::Copy0 | Self::Copy1 => {
                 fermi::release_with_time(commands, self.subchannel(), address, payload);
             }
-            Self::Copy | Self::GraphicsCopy => hopper::release_with_time(commands, address, payload),
+            Self::Copy | Self::GraphicsCopy => turing::release_with_time(commands, address, payload),
         }
     }
 }

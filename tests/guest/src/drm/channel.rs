@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::abi::{self, ChannelAlloc, ChannelFree, GrobjAlloc, Pushbuf, PushbufBo, PushbufPush};
 use super::{Buffer, Device, Place, bytes};
+use crate::chip::Chip;
 use crate::engine::{Engine, Runlist};
 use crate::push::{Commands, Subchannel};
 use crate::sys::Direction;
@@ -22,11 +23,13 @@ pub struct Channel {
     ring: Buffer,
     next: usize,
     engine: Engine,
+    class: u16,
 }
 
 impl Channel {
     /// Opens a channel whose copies are done by `engine`.
     pub fn open(device: &Device, engine: Engine) -> Result<Self> {
+        let class = Chip::of(device)?.class(engine)?;
         let id = allocate(device, engine.runlist())?;
         let mut channel = Self {
             device: device.clone(),
@@ -34,10 +37,9 @@ impl Channel {
             ring: Buffer::new(device, Place::Gart, RING)?,
             next: 0,
             engine,
+            class,
         };
-        channel
-            .bind(engine.subchannel(), engine.class())
-            .with_context(|| format!("cannot use {engine:?}"))?;
+        channel.bind(engine.subchannel(), class).with_context(|| format!("cannot use {engine:?}"))?;
         Ok(channel)
     }
 
@@ -57,6 +59,11 @@ impl Channel {
     /// The engine that its copies run on.
     pub fn engine(&self) -> Engine {
         self.engine
+    }
+
+    /// The class of that engine.
+    pub fn class(&self) -> u16 {
+        self.class
     }
 
     /// Hands `commands` to the GPU; `buffers` are those that they use. Returns without waiting.

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use super::abi::{self, Exec, ExecPush, Sync, VmBind, VmBindOp, VmInit};
 use super::channel::{allocate, free, make_object};
 use super::{Buffer, Device, Place, Syncobj, bytes};
+use crate::chip::Chip;
 use crate::engine::Engine;
 use crate::push::{Commands, Subchannel};
 use crate::sys::Direction;
@@ -113,13 +114,14 @@ impl UserSpace {
 
     /// Opens a channel whose copies are done by `engine`.
     pub fn channel(&mut self, engine: Engine) -> Result<Bound> {
+        let class = Chip::of(&self.device)?.class(engine)?;
         let id = allocate(&self.device, engine.runlist())?;
-        make_object(&self.device, id, engine.class()).with_context(|| format!("cannot use {engine:?}"))?;
+        make_object(&self.device, id, class).with_context(|| format!("cannot use {engine:?}"))?;
         let ring = Buffer::new(&self.device, Place::Gart, RING)?;
         let ring_address = self.map(&ring)?;
         let mut channel = Bound { device: self.device.clone(), id, ring, ring_address, next: 0, engine };
         let mut commands = Commands::new();
-        commands.bind(engine.subchannel(), engine.class());
+        commands.bind(engine.subchannel(), class);
         channel.execute(&commands, &[], &[])?;
         Ok(channel)
     }

@@ -2,7 +2,7 @@
 //! log, release whoever waits for that channel, and leave everybody else alone ([`super::casualty`]).
 //!
 //! The two differ in who meets the address: the host unit (a semaphore release) or the graphics engine (a
-//! copy).
+//! copy). Not every firmware tells nouveau the address ([`Chip::fault_words`]).
 
 use std::time::Duration;
 
@@ -41,6 +41,5 @@ fn run(options: &Options, harm: impl FnOnce(Engine, &mut Commands)) -> Result<Fi
     let mut commands = Commands::new();
     harm(chip.mover(), &mut commands);
     let waited_for = Buffer::new(&device, Place::Gart, LENGTH)?;
-    let words = [chip.fault_words(), &[UNMAPPED_PREFIX]].concat();
-    casualty.dies_of(&commands, &waited_for, &words, LIMIT)
+    casualty.dies_of(&commands, &waited_for, &chip.fault_words(UNMAPPED_PREFIX)?, LIMIT)
 }

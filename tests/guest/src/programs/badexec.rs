@@ -42,8 +42,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     let released = start.elapsed();
     ensure!(released < LIMIT, "the syncobj of the killed channel is not released: {waited:?}");
     let address = format!("{through:016x}");
-    let words = [chip.fault_words(), &[&address]].concat();
-    let line = log.wait_for(&words, LIMIT)?;
+    let line = log.wait_for(&chip.fault_words(&address)?, LIMIT)?;
     let line = line.with_context(|| format!("no fault at {through:#x} in the kernel's log"))?;
     let code = match copy(&space, &mut victim, to, from) {
         Ok(_) => bail!("the channel with the bad address still takes work"),

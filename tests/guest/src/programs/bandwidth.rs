@@ -7,9 +7,9 @@
 use anyhow::{Context, Result, bail};
 
 use super::{Figures, Options};
-use crate::chip;
+use crate::chip::Chip;
 use crate::drm::{Bound, Device, Mapped, Place, Syncobj, UserSpace};
-use crate::engine::hopper;
+use crate::engine::turing;
 use crate::push::Commands;
 use crate::stamps::Stamps;
 use crate::{pattern, stats};
@@ -58,8 +58,8 @@ pub fn run(options: &Options) -> Result<Figures> {
 
 impl Bandwidth {
     fn open(gpu: usize) -> Result<Self> {
-        let chip = chip::Chip::of(&Device::open(gpu)?)?;
-        chip::hopper(&Device::open(gpu)?)?;
+        let chip = Chip::of(&Device::open(gpu)?)?;
+        chip.classes()?;
         let mut space = UserSpace::open(gpu)?;
         Ok(Self {
             channel: space.channel(chip.mover())?,
@@ -75,7 +75,7 @@ impl Bandwidth {
     /// Gigabytes per second: the median of the GPU's times.
     fn measure(&mut self, to: u64, from: u64, size: usize) -> Result<f64> {
         let mut copies = Commands::new();
-        (0..COPIES).for_each(|_| hopper::copy_line(&mut copies, to, from, size as u64));
+        (0..COPIES).for_each(|_| turing::copy_line(&mut copies, to, from, size as u64));
         let commands = self.stamps.around(self.channel.engine(), 0, &copies);
         let mut nanos = Vec::new();
         for _ in 0..REPEATS {

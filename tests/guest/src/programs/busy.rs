@@ -9,10 +9,10 @@ use gpuvmk_kernels::launch::Parameters;
 use gpuvmk_kernels::{SPIN, spin};
 
 use super::{Figures, Options};
-use crate::chip::{self, Chip};
+use crate::chip::Chip;
 use crate::compute::Compute;
 use crate::drm::{Bound, Device, Mapped, Place, Syncobj, UserSpace};
-use crate::engine::hopper;
+use crate::engine::turing;
 use crate::push::Commands;
 use crate::stamps::Stamps;
 use crate::stats;
@@ -30,20 +30,22 @@ type Done = BTreeMap<u64, u64>;
 pub fn run(options: &Options) -> Result<Figures> {
     let gpu = options.gpu()?;
     let device = Device::open(gpu)?;
-    chip::hopper(&device)?;
+    let chip = Chip::of(&device)?;
+    chip.classes()?;
     let time = Duration::from_secs(options.get("secs", 5)?);
     let (done, nanos) = match options.get("work", "copy".to_owned())?.as_str() {
         "copy" => {
             let mut space = UserSpace::open(gpu)?;
-            let mut channel = space.channel(Chip::of(&device)?.mover())?;
+            let mut channel = space.channel(chip.mover())?;
             let (from, to): (Mapped, Mapped) =
                 (space.mapped(Place::Vram, COPY)?, space.mapped(Place::Vram, COPY)?);
             let mut stamps = Stamps::new(&mut space)?;
             let mut piece = Commands::new();
-            hopper::copy_line(&mut piece, to.1, from.1, COPY as u64);
+            turing::copy_line(&mut piece, to.1, from.1, COPY as u64);
             work(space.device(), &mut channel, &mut stamps, &piece, time)?
         }
         "compute" => {
+            chip.needs_kernels()?;
             let mut compute = Compute::open(gpu, 4096)?;
             let out = compute.buffer(spin::THREADS as usize * 4)?;
             let parameters = Parameters::default().pointer(out.1).word(spin::ROUNDS).word(1);

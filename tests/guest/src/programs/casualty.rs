@@ -90,7 +90,7 @@ fn died(error: &anyhow::Error) -> Option<i32> {
 /// Submits harmless commands until the kernel refuses them; returns its error number.
 fn until_refused(channel: &mut Channel) -> Result<i32> {
     let mut harmless = Commands::new();
-    harmless.bind(channel.engine().subchannel(), channel.engine().class());
+    harmless.bind(channel.engine().subchannel(), channel.class());
     let start = Instant::now();
     loop {
         match channel.submit(&harmless, &[]) {

@@ -11,8 +11,9 @@ use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD, spin};
 
 use super::session::Session;
 use super::{Figures, Options};
+use crate::chip::Chip;
 use crate::compute::Compute;
-use crate::drm::Mapped;
+use crate::drm::{Device, Mapped};
 use crate::kmsg::Log;
 use crate::{pattern, stats};
 
@@ -42,6 +43,7 @@ pub fn run(options: &Options) -> Result<Figures> {
 }
 
 fn everything(options: &Options) -> Result<Figures> {
+    Chip::of(&Device::open(options.gpu()?)?)?.needs_kernels()?;
     let mut compute = Compute::open(options.gpu()?, LARGEST)?;
     let mut figures = Figures::new();
     let mut note = |name: &str, times: &[Duration]| {

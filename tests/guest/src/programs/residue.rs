@@ -102,7 +102,7 @@ struct Window {
 }
 
 impl Window {
-    fn open(gpu: usize, chip: Chip) -> Result<Self> {
+    fn open(gpu: usize, chip: &Chip) -> Result<Self> {
         let node = render_nodes().get(gpu).cloned().context("no such GPU")?;
         let name = node.file_name().context("a node without a name")?.to_string_lossy().into_owned();
         let path = format!("/sys/class/drm/{name}/device/resource0");
@@ -112,10 +112,7 @@ impl Window {
             .open(&path)
             .with_context(|| format!("cannot open {path}"))?;
         let bar = Mapping::new(&file, 0, BAR0).with_context(|| format!("cannot map {path}"))?;
-        let selector = match chip {
-            Chip::Fermi => 0x1700,
-            Chip::Hopper => 0x10_fd40,
-        };
+        let selector = chip.window;
         let mut before = [0; 4];
         bar.read_words(selector, &mut before)?;
         Ok(Self { bar, selector, before: u32::from_le_bytes(before) })

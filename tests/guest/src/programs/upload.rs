@@ -1,5 +1,5 @@
 //! `i2m`: bytes that travel inside the commands, written by the graphics engine; and reports of the compute
-//! class. `fill`: memory filled with a constant by the copy engine. Both for Hopper.
+//! class. `fill`: memory filled with a constant by the copy engine. Both for chips with a GSP.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::session::{FENCE_LIMIT, Session};
 use super::{Figures, Options};
-use crate::chip;
+use crate::chip::Chip;
 use crate::drm::Device;
-use crate::engine::{Engine, hopper};
+use crate::engine::{Engine, turing};
 use crate::push::{Commands, Subchannel};
 use crate::{pattern, stats};
 
 const BUFFER: usize = 1 << 20;
-/// Two classes upload, each bound to a subchannel of its own.
-const UPLOADERS: [(Subchannel, u16); 2] =
-    [(Subchannel(1), hopper::COMPUTE_CLASS), (Subchannel(2), hopper::UPLOAD_CLASS)];
+/// Two classes upload, each bound to a subchannel of its own: compute, and that for uploads.
+const COMPUTE: Subchannel = Subchannel(1);
+const UPLOAD: Subchannel = Subchannel(2);
 /// Data words come in packets of at most 8191.
 const LENGTHS: [usize; 5] = [4, 16, 1000, 4096, 16 << 10];
 /// The word that memory is filled with.
@@ -27,15 +27,16 @@ const SPINS: u32 = 100;
 /// Uploads to VRAM and to system memory, and reports behind them.
 pub fn inline(options: &Options) -> Result<Figures> {
     let device = Device::open(options.gpu()?)?;
-    chip::hopper(&device)?;
+    let classes = Chip::of(&device)?.classes()?;
+    let uploaders = [(COMPUTE, classes.compute), (UPLOAD, classes.upload)];
     let mut session = Session::on(&device, Engine::GraphicsCopy, BUFFER)?;
-    for (subchannel, class) in UPLOADERS {
+    for (subchannel, class) in uploaders {
         session
             .channel
             .bind(subchannel, class)
             .with_context(|| format!("cannot bind the class {class:#x}"))?;
     }
-    for (subchannel, class) in UPLOADERS {
+    for (subchannel, class) in uploaders {
         for (seed, length) in (1..).zip(LENGTHS) {
             upload(&mut session, subchannel, seed, length)
                 .with_context(|| format!("class {class:#x}, {length} bytes"))?;
@@ -54,7 +55,7 @@ fn upload(session: &mut Session, subchannel: Subchannel, seed: u32, length: usiz
     for direct in [true, false] {
         let place = if direct { &session.target } else { &session.vram };
         let mut commands = Commands::new();
-        hopper::upload(&mut commands, subchannel, place.address() + OFFSET as u64, &contents);
+        turing::upload(&mut commands, subchannel, place.address() + OFFSET as u64, &contents);
         session.target.write(OFFSET, &vec![0; length])?;
         session.channel.submit(&commands, &[&session.target, &session.vram])?;
         if !direct {
@@ -74,12 +75,11 @@ fn upload(session: &mut Session, subchannel: Subchannel, seed: u32, length: usiz
 /// Reports must carry their payloads, and times that never go back. Returns how long each was waited for,
 /// awake.
 fn reports(session: &mut Session) -> Result<Vec<Duration>> {
-    let (subchannel, _) = UPLOADERS[0];
     let (mut times, mut last) = (Vec::new(), 0);
     for turn in 0..REPORTS {
         let payload = 0x7e90_0000 + turn;
         let mut commands = Commands::new();
-        hopper::report(&mut commands, subchannel, session.target.address(), payload);
+        turing::report(&mut commands, COMPUTE, session.target.address(), payload);
         session.target.write(0, &[0; 16])?;
         let start = Instant::now();
         session.channel.submit(&commands, &[&session.target])?;
@@ -113,7 +113,7 @@ fn spin(session: &mut Session, payload: u32) -> Result<u64> {
 /// Fills by the copy engine, and the engine's own semaphores.
 pub fn fill(options: &Options) -> Result<Figures> {
     let device = Device::open(options.gpu()?)?;
-    chip::hopper(&device)?;
+    Chip::of(&device)?.classes()?;
     let mut figures = Figures::new();
     for engine in [Engine::Copy, Engine::GraphicsCopy] {
         let mut session = Session::on(&device, engine, BUFFER)?;
@@ -121,7 +121,7 @@ pub fn fill(options: &Options) -> Result<Figures> {
         let words = (BUFFER / 2 / 4) as u64;
         session.source.write(0, &pattern::bytes(3, 0, BUFFER))?;
         session.channel.copy((&session.vram, 0), (&session.source, 0), BUFFER)?;
-        hopper::fill(&mut commands, session.vram.address() + 4096, words, FILLED);
+        turing::fill(&mut commands, session.vram.address() + 4096, words, FILLED);
         session.channel.submit(&commands, &[&session.vram])?;
         session.channel.copy((&session.target, 0), (&session.vram, 0), BUFFER)?;
         session.target.wait()?;
@@ -155,7 +155,7 @@ fn engine_semaphores(session: &mut Session) -> Result<Vec<Duration>> {
         session.target.write(0, &[0; 16])?;
         let mut commands = Commands::new();
         let (to, from) = (session.target.address() + LENGTH as u64, session.source.address());
-        hopper::copy_and_release(&mut commands, (to, from, LENGTH as u64), session.target.address(), payload);
+        turing::copy_and_release(&mut commands, (to, from, LENGTH as u64), session.target.address(), payload);
         let start = Instant::now();
         session.channel.submit(&commands, &[&session.source, &session.target])?;
         spin(session, payload)?;

@@ -1,15 +1,10 @@
-//! Methods of a Hopper: the copy class c8b5, uploads through the compute class cbc0 and through a140, and the
-//! semaphores of its host class c86f (NVIDIA's clc8b5.h, cla140.h, clcbc0.h, clc86f.h).
+//! Methods of chips since Turing: copies, uploads through the compute class and through that for uploads, and
+//! semaphores of the host (NVIDIA's clc8b5.h, cla140.h, clcbc0.h, clc86f.h; those of the other generations
+//! name the same ones).
 
 use super::{LINE, Lines};
+use crate::chip::Launch;
 use crate::push::{Commands, Method, Subchannel, split};
-
-/// Copies (HOPPER_DMA_COPY_A).
-pub const COPY_CLASS: u16 = 0xc8b5;
-/// Compute (HOPPER_COMPUTE_A).
-pub const COMPUTE_CLASS: u16 = 0xcbc0;
-/// Uploads (KEPLER_INLINE_TO_MEMORY_B).
-pub const UPLOAD_CLASS: u16 = 0xa140;
 
 /// Where the copy class is bound: the host takes this subchannel for the copy engine's.
 const COPY: Subchannel = Subchannel(4);
@@ -44,6 +39,13 @@ const LOAD_INLINE_DATA: Method = 0x1b4;
 const UPLOAD_LAUNCH_PITCH: u32 = 0x11;
 /// SET_REPORT_SEMAPHORE_A of the compute class; B, C (payload) and D (operation) follow.
 const SET_REPORT_SEMAPHORE_A: Method = 0x1b00;
+/// SEND_PCAS_A of the compute class: the address of a launch's description, shifted by 8.
+const SEND_PCAS_A: Method = 0x2b4;
+/// SEND_SIGNALING_PCAS_B: INVALIDATE in bit 0, SCHEDULE in bit 1.
+const SEND_SIGNALING_PCAS_B: Method = 0x2bc;
+/// SEND_SIGNALING_PCAS2_B: the action, of which 3 is INVALIDATE_COPY_SCHEDULE.
+const SEND_SIGNALING_PCAS2_B: Method = 0x2c0;
+const LAUNCH: u32 = 3;
 
 pub(super) fn copy(commands: &mut Commands, lines: &Lines) {
     geometry(commands, lines);
@@ -123,6 +125,16 @@ pub fn report(commands: &mut Commands, subchannel: Subchannel, address: u64, pay
     commands.methods(subchannel, SET_REPORT_SEMAPHORE_A, &[high, low, payload, 0]);
 }
 
+/// Launches what is described at `qmd`.
+pub fn launch(commands: &mut Commands, subchannel: Subchannel, how: Launch, qmd: u64) {
+    let method = match how {
+        Launch::Pcas => SEND_SIGNALING_PCAS_B,
+        Launch::Pcas2 => SEND_SIGNALING_PCAS2_B,
+    };
+    commands.methods(subchannel, SEND_PCAS_A, &[split(qmd >> 8)[1]]);
+    commands.methods(subchannel, method, &[LAUNCH]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +148,18 @@ mod tests {
         expected.methods(Subchannel(4), 0x400, &[0, 0x3000, 1, 0x2000, 4096, 4096, 4096, 2]);
         expected.immediate(Subchannel(4), 0x300, 0x386);
         assert_eq!(commands, expected);
+    }
+
+    #[test]
+    fn launch_names_its_description_and_the_chips_method() {
+        for (how, method) in [(Launch::Pcas, 0x2bc), (Launch::Pcas2, 0x2c0)] {
+            let mut commands = Commands::new();
+            launch(&mut commands, Subchannel(1), how, 0x12_3456_7800);
+            let mut expected = Commands::new();
+            expected.methods(Subchannel(1), 0x2b4, &[0x1234_5678]);
+            expected.methods(Subchannel(1), method, &[3]);
+            assert_eq!(commands, expected);
+        }
     }
 
     #[test]
