@@ -60,14 +60,14 @@ fn set_up(kind: Kind) -> Bench {
             let hello = Hello {
                 version: PROTOCOL_VERSION,
                 name: "bench".to_owned(),
-                chip: Chip::Gf100.into(),
+                chip: Chip::GF100.into(),
                 vram: 32 << 20,
                 channels: 8,
                 share: Share::default(),
                 limits: TenantLimits::default(),
             };
             let (link, grant) = connect_in_process(&service, hello).expect("admission");
-            let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).expect("a vGPU");
+            let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).expect("a face")).expect("a vGPU");
             (Arc::new(vgpu), Some(service))
         }
     };

@@ -73,7 +73,7 @@ fn vgpu(chip: Chip, vram: u64) -> (Arc<gpuvmk::aggregator::ServiceHandle>, Arc<V
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(&service, hello).unwrap();
-    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(chip)).unwrap());
+    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(chip).unwrap()).unwrap());
     (service, vgpu)
 }
 
@@ -111,7 +111,7 @@ struct Exits {
 }
 
 fn exits() -> Exits {
-    let (_service, function) = vgpu(Chip::Gf100, 64 << 20);
+    let (_service, function) = vgpu(Chip::GF100, 64 << 20);
     let mut guest = MicroGuest::new(function, true);
     let scratch = guest.bar(0) + SCRATCH;
     // What an engine does is asked of the back; the time is computed; pending interrupts are put together.
@@ -187,7 +187,7 @@ struct Windows {
 
 fn windows() -> Windows {
     // Before a driver sets it up, BAR1 of a GH100 shows VRAM as it is.
-    let (_service, function) = vgpu(Chip::Gh100, FIRST);
+    let (_service, function) = vgpu(Chip::GH100, FIRST);
     let mut guest = MicroGuest::new(function.clone(), true);
     let bar1 = guest.bar(1);
     let before = guest.exits();

@@ -40,7 +40,7 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        Self::of(Chip::Gf100)
+        Self::of(Chip::GF100)
     }
 
     fn of(chip: Chip) -> Self {
@@ -327,6 +327,6 @@ fn window_kept_by_a_third_process(chip: Chip) {
 
 #[test]
 fn window_that_a_third_process_keeps_shows_nothing_of_the_next_vm() {
-    window_kept_by_a_third_process(Chip::Gf100);
-    window_kept_by_a_third_process(Chip::Gh100);
+    window_kept_by_a_third_process(Chip::GF100);
+    window_kept_by_a_third_process(Chip::GH100);
 }

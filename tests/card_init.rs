@@ -81,14 +81,14 @@ fn works_by(kernel: &str) {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "one".to_owned(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: 48 << 20,
         channels: 16,
         share: Share::default(),
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(&service, hello).unwrap();
-    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap());
+    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).unwrap()).unwrap());
     scenarios::copies_on_every_engine(vgpu.clone());
     let tenants = service.status().unwrap().tenants;
     assert_eq!(tenants.first().and_then(|tenant| tenant.foreign_accesses), Some(0));

@@ -38,14 +38,14 @@ impl Host {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: Chip::Gf100.into(),
+            chip: Chip::GF100.into(),
             vram: 48 << 20,
             channels: 16,
             share: Share::default(),
             limits: TenantLimits::default(),
         };
         let (link, grant) = connect_in_process(&self.service, hello).unwrap();
-        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap())
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).unwrap()).unwrap())
     }
 
     /// Asserts that each VM is served, worked, and stayed with what it has.

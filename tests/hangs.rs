@@ -61,21 +61,21 @@ fn endless_copies(chip: Chip, policy: PolicyKind) {
 
 #[test]
 fn endless_copies_cost_neighbours_a_moment_each_under_fifo() {
-    for chip in [Chip::Gf100, Chip::Gh100] {
+    for chip in [Chip::GF100, Chip::GH100] {
         endless_copies(chip, PolicyKind::Fifo);
     }
 }
 
 #[test]
 fn endless_copies_cost_neighbours_a_moment_each_when_vms_take_turns() {
-    for chip in [Chip::Gf100, Chip::Gh100] {
+    for chip in [Chip::GF100, Chip::GH100] {
         endless_copies(chip, PolicyKind::BestEffort);
     }
 }
 
 #[test]
 fn acquire_that_nobody_releases_costs_its_own_channel_and_no_neighbour_anything() {
-    for chip in [Chip::Gf100, Chip::Gh100] {
+    for chip in [Chip::GF100, Chip::GH100] {
         let mut field = Field::new(chip, PolicyKind::BestEffort, quick(), 2);
 
         let pauses = field.hang(Harm::Acquire, 1);
@@ -88,7 +88,7 @@ fn acquire_that_nobody_releases_costs_its_own_channel_and_no_neighbour_anything(
 
 #[test]
 fn vm_that_leaves_an_endless_copy_behind_is_gone_in_time() {
-    for chip in [Chip::Gf100, Chip::Gh100] {
+    for chip in [Chip::GF100, Chip::GH100] {
         let mut field = Field::new(chip, PolicyKind::Fifo, quick(), 1);
         let start = Instant::now();
 
@@ -102,7 +102,7 @@ fn vm_that_leaves_an_endless_copy_behind_is_gone_in_time() {
 #[test]
 fn penalties_keep_a_vm_from_hanging_as_often_as_it_likes() {
     let config = HangLimits { penalty: MS * 150, penalty_cap: MS * 300, ..quick() };
-    let mut field = Field::new(Chip::Gf100, PolicyKind::Fifo, config, 1);
+    let mut field = Field::new(Chip::GF100, PolicyKind::Fifo, config, 1);
     let start = Instant::now();
 
     let pauses = field.hang(Harm::Endless, 4);
@@ -121,7 +121,7 @@ fn penalties_keep_a_vm_from_hanging_as_often_as_it_likes() {
 fn loop_of_a_hundred() {
     let times = std::env::var("GPUVMK_HANGS").map_or(100, |times| times.parse().unwrap());
     let mut parts = Vec::new();
-    for chip in [Chip::Gf100, Chip::Gh100] {
+    for chip in [Chip::GF100, Chip::GH100] {
         for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
             for penalties in [false, true] {
                 let penalty = if penalties { MS * 10 } else { Duration::ZERO };

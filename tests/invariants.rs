@@ -51,7 +51,7 @@ pub(crate) fn cases() -> ProptestConfig {
 }
 
 fn service(policy: PolicyKind) -> ServiceHandle {
-    soft_host(Chip::Gf100, 128 << 20, policy, ScrubPolicy::default())
+    soft_host(Chip::GF100, 128 << 20, policy, ScrubPolicy::default())
 }
 
 /// Foreign accesses of all tenants. The service must be there to say.

@@ -42,7 +42,7 @@ use soft_host::soft_host;
 /// what saved it from that.
 fn mediated(direct: bool, scenario: fn(Arc<dyn PciFunction>)) -> Option<(u64, ShortcutCounts)> {
     mediated_by(direct, scenario, || {
-        soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default())
+        soft_host(Chip::GF100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default())
     })
 }
 
@@ -57,7 +57,7 @@ fn mediated_by(
     }
     let service = Arc::new(host());
     // A tenant until the end.
-    let vgpu = vgpu(Chip::Gf100, &service);
+    let vgpu = vgpu(Chip::GF100, &service);
     let cost = played(direct, scenario, &vgpu);
     let tenants = service.status().unwrap().tenants;
     assert_eq!(tenants.first().and_then(|tenant| tenant.foreign_accesses), Some(0));
@@ -115,8 +115,8 @@ fn copies_work_on_the_aggregator_that_is_named() {
     assert!(host_has_kvm(), "no KVM");
     let socket = PathBuf::from(std::env::var_os("GPUVMK_AGGREGATOR").unwrap());
     let patience = LinkTimeouts { limit: Some(Duration::from_secs(10)), ..LinkTimeouts::none() };
-    let (link, grant) = connect(&socket, hello(Chip::Gf100), &patience).unwrap();
-    let vgpu = Arc::new(Vgpu::new(link, grant, config(Chip::Gf100)).unwrap());
+    let (link, grant) = connect(&socket, hello(Chip::GF100), &patience).unwrap();
+    let vgpu = Arc::new(Vgpu::new(link, grant, config(Chip::GF100)).unwrap());
 
     let start = Instant::now();
     let (exits, counts) = played(true, scenarios::copies_on_every_engine, &vgpu);
@@ -204,8 +204,8 @@ fn end_of_work_is_an_interrupt_that_the_aggregator_sends() {
         return;
     }
     const COPIES: u32 = 10;
-    let service = Arc::new(soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
-    let vgpu = vgpu(Chip::Gf100, &service);
+    let service = Arc::new(soft_host(Chip::GF100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    let vgpu = vgpu(Chip::GF100, &service);
     let hand = Hand::new(vgpu.clone(), true);
 
     scenarios::copies_that_end_with_a_message(hand.clone(), COPIES);

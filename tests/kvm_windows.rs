@@ -33,8 +33,8 @@ fn what_pramin_shows_is_memory_and_follows_its_window() {
     }
     let gf100: Arc<dyn PciFunction> = gpu();
     pramin_is_memory(&gf100, 64 << 20, NV_PBUS_BAR0_WINDOW);
-    let service = Arc::new(soft_host(Chip::Gh100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
-    let gh100: Arc<dyn PciFunction> = vgpu(Chip::Gh100, &service);
+    let service = Arc::new(soft_host(Chip::GH100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    let gh100: Arc<dyn PciFunction> = vgpu(Chip::GH100, &service);
     pramin_is_memory(&gh100, VRAM, NV_XAL_EP_BAR0_WINDOW);
 }
 
@@ -199,8 +199,8 @@ fn identity_of_a_gh100_is_read_without_an_exit() {
     if !host_has_kvm() {
         return;
     }
-    let service = Arc::new(soft_host(Chip::Gh100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
-    let mut guest = MicroGuest::new(vgpu(Chip::Gh100, &service), true);
+    let service = Arc::new(soft_host(Chip::GH100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    let mut guest = MicroGuest::new(vgpu(Chip::GH100, &service), true);
     let boot = guest.bar(0) + u64::from(pmc::NV_PMC_BOOT_0.0);
     let before = guest.exits();
     assert_eq!(guest.run(&[Operation::Reads { address: boot, count: 100 }])[0] >> 20 & 0x1ff, 0x180);

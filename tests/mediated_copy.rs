@@ -35,7 +35,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: VRAM,
         channels: 16,
         share: Share::default(),
@@ -45,12 +45,12 @@ fn hello(name: &str) -> Hello {
 
 impl Host {
     fn new(policy: PolicyKind) -> Self {
-        Self { service: Arc::new(soft_host(Chip::Gf100, 256 << 20, policy, ScrubPolicy::default())) }
+        Self { service: Arc::new(soft_host(Chip::GF100, 256 << 20, policy, ScrubPolicy::default())) }
     }
 
     fn vgpu(&self, name: &str) -> Arc<Vgpu> {
         let (link, grant) = connect_in_process(&self.service, hello(name)).unwrap();
-        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap())
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).unwrap()).unwrap())
     }
 
     fn tenant(&self, name: &str) -> TenantStatus {
@@ -147,8 +147,9 @@ fn dead_aggregator_is_a_dead_gpu_until_a_reset_finds_a_new_one() {
     let reconnect: LinkFactory = Box::new(move || connect_in_process(&service, hello("one")));
     let (link, grant) = connect_in_process(&first.service, hello("one")).unwrap();
     let mediator = MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() };
-    let vgpu =
-        Arc::new(Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(Chip::Gf100) }).unwrap());
+    let vgpu = Arc::new(
+        Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(Chip::GF100).unwrap() }).unwrap(),
+    );
     scenarios::copies_on_every_engine(vgpu.clone());
 
     first.service.stop();

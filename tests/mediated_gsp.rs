@@ -46,7 +46,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gh100.into(),
+        chip: Chip::GH100.into(),
         vram: VRAM,
         channels: 8,
         share: Share::default(),
@@ -56,7 +56,7 @@ fn hello(name: &str) -> Hello {
 
 impl Host {
     fn new(policy: PolicyKind) -> Self {
-        Self { service: Arc::new(soft_host(Chip::Gh100, 512 << 20, policy, ScrubPolicy::default())) }
+        Self { service: Arc::new(soft_host(Chip::GH100, 512 << 20, policy, ScrubPolicy::default())) }
     }
 
     fn mediator(&self, name: &str) -> Arc<Mediator<GspChannels>> {
@@ -330,7 +330,7 @@ fn dead_aggregator_is_told_until_a_reset_finds_a_new_one() {
 fn vgpu_of_the_chip_shows_its_registers() {
     let host = Host::new(PolicyKind::Fifo);
     let (link, grant) = connect_in_process(&host.service, hello("one")).unwrap();
-    let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::Gh100)).unwrap();
+    let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::GH100).unwrap()).unwrap();
     let read = |offset| {
         let mut word = [0; 4];
         vgpu.read(Region::Bar(0), offset, &mut word).unwrap();

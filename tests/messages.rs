@@ -63,7 +63,7 @@ fn message(event: &OwnedFd) -> u64 {
 
 #[test]
 fn end_of_a_copy_is_a_message_and_no_event_until_the_driver_has_handled_it() {
-    let service = soft_host(Chip::Gf100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
+    let service = soft_host(Chip::GF100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
     let mut vm = join(&service, "vm");
     let (driver, copy_of_it) = event();
     give(&vm, copy_of_it);
@@ -89,7 +89,7 @@ fn end_of_a_copy_is_a_message_and_no_event_until_the_driver_has_handled_it() {
 
 #[test]
 fn eventfd_without_room_that_waits_for_some_keeps_nobody_waiting() {
-    let service = soft_host(Chip::Gf100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
+    let service = soft_host(Chip::GF100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
     let (mut hostile, mut honest) = (join(&service, "hostile"), join(&service, "honest"));
     let (full, copy_of_it) = event();
     rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes()).unwrap();
@@ -109,7 +109,7 @@ fn eventfd_without_room_that_waits_for_some_keeps_nobody_waiting() {
 
 #[test]
 fn only_an_eventfd_that_is_given_is_taken() {
-    let service = soft_host(Chip::Gf100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
+    let service = soft_host(Chip::GF100, 128 * MIB, PolicyKind::Fifo, ScrubPolicy::default());
     let mut vm = join(&service, "vm");
     let ask = |given, file| vm.link.request(&Request::MessageEvent { given }, file);
     for (given, file) in [(true, None), (false, Some(event().0))] {

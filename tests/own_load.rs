@@ -32,7 +32,7 @@ use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use gpuvmk::chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
 use gpuvmk::chip::gh100::regs::vfn::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNCTION_TIME_1};
-use gpuvmk::chip::{Chip, EngineSet};
+use gpuvmk::chip::{Chip, EngineSet, Face};
 use gpuvmk::pci::{InterruptSink, PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
@@ -73,7 +73,7 @@ impl Host {
 
     fn vgpu(&self, name: &str) -> Arc<Vgpu> {
         let (link, grant) = self.link(name);
-        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(self.chip)).unwrap())
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(self.chip).unwrap()).unwrap())
     }
 
     /// A driver of a GH100, below its register face.
@@ -92,15 +92,15 @@ impl Host {
             }
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| match self.chip {
-                Chip::Gf100 => {
+            scope.spawn(|| match self.chip.face {
+                Face::Registers => {
                     let vgpu = self.vgpu("neighbour");
                     work(&mut || {
                         scenarios::copies_on_every_engine(vgpu.clone());
                         vgpu.dma_unmap_all();
                     });
                 }
-                Chip::Gh100 => {
+                Face::Gsp => {
                     let mut driver = self.gsp_driver("neighbour");
                     let engines =
                         [EngineSet::GRAPHICS | EngineSet::COPY0, EngineSet::COPY1, EngineSet::COPY2];
@@ -166,7 +166,7 @@ fn watch_a_busy_neighbour(chip: Chip, policy: PolicyKind) {
     let watcher = host.vgpu("watcher");
     let interrupts = Arc::new(Interrupts::default());
     watcher.connect_interrupts(Some(interrupts.clone()));
-    if chip == Chip::Gf100 {
+    if chip == Chip::GF100 {
         // Units in reset answer nothing at all.
         watcher.write(Region::Bar(0), NV_PMC_ENABLE.0.into(), &u32::MAX.to_le_bytes()).unwrap();
     }
@@ -190,10 +190,10 @@ fn watch_a_busy_neighbour(chip: Chip, policy: PolicyKind) {
 
 #[test]
 fn registers_time_and_interrupts_of_a_gf100_do_not_show_a_busy_neighbour() {
-    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::Gf100, policy));
+    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::GF100, policy));
 }
 
 #[test]
 fn registers_time_and_interrupts_of_a_gh100_do_not_show_a_busy_neighbour() {
-    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::Gh100, policy));
+    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::GH100, policy));
 }

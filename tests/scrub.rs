@@ -89,7 +89,7 @@ fn judge(status: &Status, chip: Chip) {
 #[test]
 fn vm_with_a_gibibyte_is_gone_in_a_second_while_another_one_copies() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (service, ledger) = service(Chip::Gf100);
+    let (service, ledger) = service(Chip::GF100);
     let (link, grant) = connect_in_process(&service, hello("neighbour", SMALL)).unwrap();
     let mut neighbour = Tenant::new(link, &grant);
     // On the engine that the scrubber shares with everybody.
@@ -112,7 +112,7 @@ fn vm_with_a_gibibyte_is_gone_in_a_second_while_another_one_copies() {
         copies += 1;
     }
 
-    judge(&wait_for_departures(&service, 1), Chip::Gf100);
+    judge(&wait_for_departures(&service, 1), Chip::GF100);
     assert!(copies > 10, "the neighbour had its share of the engine: {copies} copies");
     let mut seen = vec![0; data.len()];
     for at in 0..copies.min(32) {
@@ -121,7 +121,7 @@ fn vm_with_a_gibibyte_is_gone_in_a_second_while_another_one_copies() {
     }
     let status = service.status().unwrap();
     assert_eq!(status.tenants.iter().filter_map(|tenant| tenant.foreign_accesses).sum::<u64>(), 0);
-    judge_time(&service, Chip::Gf100);
+    judge_time(&service, Chip::GF100);
     let (link, next) = connect_in_process(&service, hello("next", LARGE)).unwrap();
     let next = Tenant::new(link, &next);
     let mut bytes = vec![0; 16 << 20];
@@ -135,14 +135,14 @@ fn vm_with_a_gibibyte_is_gone_in_a_second_while_another_one_copies() {
 #[test]
 fn hopper_vm_with_a_gibibyte_is_gone_in_a_second() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (service, _) = service(Chip::Gh100);
-    let wish = Hello { chip: Chip::Gh100.into(), ..hello("leaver", LARGE) };
+    let (service, _) = service(Chip::GH100);
+    let wish = Hello { chip: Chip::GH100.into(), ..hello("leaver", LARGE) };
     let (link, grant) = connect_in_process(&service, wish).unwrap();
     let leaver = Tenant::new(link, &grant);
     fill(&leaver.window);
 
     drop(leaver);
 
-    judge(&wait_for_departures(&service, 1), Chip::Gh100);
-    judge_time(&service, Chip::Gh100);
+    judge(&wait_for_departures(&service, 1), Chip::GH100);
+    judge_time(&service, Chip::GH100);
 }

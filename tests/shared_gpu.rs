@@ -44,7 +44,7 @@ fn soft_gpu() -> Arc<SoftGpu> {
 }
 
 fn service(policy: PolicyKind) -> ServiceHandle {
-    soft_host(Chip::Gf100, 128 * MIB, policy, ScrubPolicy::default())
+    soft_host(Chip::GF100, 128 * MIB, policy, ScrubPolicy::default())
 }
 
 fn join(service: &ServiceHandle, name: &str) -> Tenant {

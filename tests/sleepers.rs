@@ -68,7 +68,7 @@ impl Vm {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: name.to_owned(),
-            chip: Chip::Gf100.into(),
+            chip: Chip::GF100.into(),
             vram: VRAM,
             channels: 16,
             share: Share::default(),
@@ -76,7 +76,7 @@ impl Vm {
         };
         let (link, grant) = connect_in_process(service, hello).unwrap();
         let function: Arc<dyn PciFunction> =
-            Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap());
+            Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).unwrap()).unwrap());
         let driver = TinyDriver::bring_up(function.clone());
         let message = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         function.connect_interrupts(Some(Arc::new(ByEventfd(message.try_clone().unwrap()))));
@@ -211,7 +211,7 @@ fn beside_others(work: impl FnOnce()) {
 /// Lets `work` be done on VMs with their handlers; one masks notifications while nobody sleeps, as old
 /// drivers do.
 fn on_vms(work: impl Fn(&Arc<Vm>) + Sync) {
-    let service = soft_host(Chip::Gf100, 256 << 20, PolicyKind::Fifo, ScrubPolicy::default());
+    let service = soft_host(Chip::GF100, 256 << 20, PolicyKind::Fifo, ScrubPolicy::default());
     let vms = [("old", true), ("new", false)].map(|(name, masks)| Vm::new(&service, name, masks));
     std::thread::scope(|scope| {
         for vm in &vms {

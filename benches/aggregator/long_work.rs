@@ -38,7 +38,7 @@ impl Rig {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             name: "a".into(),
-            chip: Chip::Gh100.into(),
+            chip: Chip::GH100.into(),
             vram: 3 * GIB,
             channels: 8,
             share: Share::default(),

@@ -60,7 +60,8 @@ pub struct Tenant {
 impl Tenant {
     pub fn new(update: Update) -> Self {
         let info = GpuInfo {
-            chip: Chip::Gf100,
+            chip: Chip::GF100,
+            classes: Vec::new(),
             tenant_vram: HostVram(64 * MIB),
             tenant_vram_size: 1024 * MIB,
             partition_granule: 16 * MIB,

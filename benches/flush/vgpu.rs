@@ -19,18 +19,19 @@ use crate::{Unchanged, micros};
 const MAPPED: u64 = 1 << 15;
 
 pub fn unchanged(rounds: usize) -> Unchanged {
-    let service = soft_host(Chip::Gf100, 256 << 20, PolicyKind::Fifo, ScrubPolicy::default());
+    let service = soft_host(Chip::GF100, 256 << 20, PolicyKind::Fifo, ScrubPolicy::default());
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: "flush".to_owned(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: 64 << 20,
         channels: 8,
         share: Share::default(),
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(&service, hello).expect("admission");
-    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).expect("a vGPU"));
+    let vgpu =
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::GF100).expect("a face")).expect("a vGPU"));
     let mut driver = TinyDriver::bring_up(Arc::clone(&vgpu) as Arc<dyn PciFunction>);
     let mut space = driver.new_space();
     let _channel = driver.new_channel(&mut space, 1, Engine::COPY0, 0x80_0000);

@@ -12,7 +12,7 @@ use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, Reply, Request, TenantLimits};
 use gpuvmk::aggregator::report::Report;
 use gpuvmk::backend::InterruptInterest;
-use gpuvmk::chip::Chip;
+use gpuvmk::chip::{Chip, Face};
 use gpuvmk::fifo_virt::CopiedBytes;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
@@ -42,14 +42,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Host {
     /// A software GPU of the chip.
     pub(crate) fn new(chip: Chip, vram: u64) -> Arc<Self> {
-        let (driver, ledger): (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) = match chip {
-            Chip::Gf100 => {
+        let (driver, ledger): (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) = match chip.face {
+            Face::Registers => {
                 let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() });
                 let gpu = gpu.expect("a software GPU");
                 let ledger = gpu.ledger();
                 (Box::new(RegisterDriver::new(gpu).expect("a GPU that comes up")), ledger)
             }
-            Chip::Gh100 => {
+            Face::Gsp => {
                 let gpu = Executor::new(ExecutorConfig { vram }).expect("a software GPU");
                 let ledger = gpu.ledger();
                 (Box::new(gpu), ledger)

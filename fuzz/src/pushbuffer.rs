@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use gpuvmk::addr::{GpuVa, HostVram, Iova, TenantId};
-use gpuvmk::chip::EngineSet;
+use gpuvmk::chip::{Chip, EngineSet, Face};
 use gpuvmk::fifo_virt::{CopiedBytes, CopyMeter};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{
@@ -21,7 +21,6 @@ use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
 use crate::input::Input;
 use crate::log_sink;
-use stream::Chip;
 
 /// Bytes of the tenant's memory of each kind.
 const VRAM: u64 = 2 << 20;
@@ -51,13 +50,13 @@ pub fn run(data: &[u8]) {
     if input.flag() {
         let gpu = Executor::new(ExecutorConfig { vram: 32 << 20 }).expect("a software GPU");
         let ledger = gpu.ledger();
-        work(&mut input, Box::new(gpu), &*ledger, Chip::Gh100);
+        work(&mut input, Box::new(gpu), &*ledger, Chip::GH100);
     } else {
         let config = SoftGpuConfig { vram: 32 << 20, ..SoftGpuConfig::default() };
         let gpu = SoftGpu::new(config).expect("a software GPU");
         let ledger = gpu.ledger();
         let driver = RegisterDriver::new(gpu).expect("a GPU that comes up");
-        work(&mut input, Box::new(driver), &*ledger, Chip::Gf100);
+        work(&mut input, Box::new(driver), &*ledger, Chip::GF100);
     }
 }
 
@@ -84,10 +83,10 @@ fn work(input: &mut Input<'_>, mut gpu: Box<dyn GpuDriver>, ledger: &dyn Ownersh
         mapping_of(RAM_VA, RAM, system(info.first_iova), false),
     ];
     gpu.update_space(space, &[], &map, u64::MAX).expect("pages to map");
-    let engines = match (chip, input.below(3)) {
-        (Chip::Gh100, 0) => EngineSet::GRAPHICS | EngineSet::COPY0,
-        (Chip::Gf100, 0) => EngineSet::GRAPHICS,
-        (Chip::Gf100, 1) => EngineSet::COPY0,
+    let engines = match (chip.face, input.below(3)) {
+        (Face::Gsp, 0) => EngineSet::GRAPHICS | EngineSet::COPY0,
+        (Face::Registers, 0) => EngineSet::GRAPHICS,
+        (Face::Registers, 1) => EngineSet::COPY0,
         _ => EngineSet::COPY1,
     };
     let channel = gpu
@@ -104,7 +103,7 @@ fn work(input: &mut Input<'_>, mut gpu: Box<dyn GpuDriver>, ledger: &dyn Ownersh
     gpu.commit_runlist(&[channel]).expect("a runlist");
 
     // What a device back end counts of the same commands is its own matter: it must not fail.
-    let mut meter = CopyMeter::new(chip.into(), engines);
+    let mut meter = CopyMeter::new(chip.subchannels, engines);
     let mut copied = CopiedBytes::default();
     let mut put = 0;
     let mut events = Vec::new();

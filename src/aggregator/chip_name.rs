@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn names_of_chips_are_known_and_others_kept() {
-        for chip in Chip::ALL {
+        for chip in Chip::ALL.iter().copied() {
             let name = ChipName::from(chip.name().to_owned());
             assert_eq!((name.clone(), name.to_string().as_str()), (ChipName::Known(chip), chip.name()));
         }

@@ -102,7 +102,8 @@ impl FakeGpu {
     pub fn hopper() -> (Self, Fake) {
         let (gpu, fake) = Self::new();
         let info = GpuInfo {
-            chip: Chip::Gh100,
+            chip: Chip::GH100,
+            classes: Chip::GH100.classes.for_tenants(),
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: 512,
             slow_vram_reads: true,
@@ -123,7 +124,8 @@ impl FakeGpu {
             wake: Arc::new(rustix::event::eventfd(0, flags).unwrap()),
         };
         let info = GpuInfo {
-            chip: Chip::Gf100,
+            chip: Chip::GF100,
+            classes: Chip::GF100.classes.for_tenants(),
             tenant_vram: HostVram(64 * MIB),
             tenant_vram_size: 256 * MIB,
             partition_granule: 16 * MIB,
@@ -358,7 +360,7 @@ impl GpuDriver for FakeGpu {
     fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
         let known =
             matches!((class, engine), (CLASS_COMPUTE, Engine::Graphics) | (CLASS_COPY, Engine::Copy(_)));
-        if self.info.chip == Chip::Gf100 || !known {
+        if self.info.chip == Chip::GF100 || !known {
             return Err(GpuError::NoClass { class, engine });
         }
         self.fake.state().objects.push((channel, class, engine));

@@ -5,13 +5,13 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod addr;
+pub mod catalogue;
 pub mod channel_event;
 mod engine;
 pub mod gf100;
 pub mod gh100;
 mod kinds;
 pub mod methods;
-mod model;
 pub mod nv;
 pub mod register_doc;
 pub mod register_index;
@@ -19,9 +19,9 @@ pub mod register_sets;
 pub mod registers;
 pub mod stream;
 
+pub use catalogue::{Chip, Face, Subchannels};
 pub use engine::{Engine, EngineNumber, EngineSet, NoSuchEngine};
 pub use kinds::StorageKinds;
-pub use model::Chip;
 
 /// Where a physical address points, in the words of NVIDIA's PTE and instance-block fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

@@ -14,7 +14,7 @@ use super::serve::JailOptions;
 use super::vbios;
 use crate::aggregator::machine::guests::{Guest, GuestList};
 use crate::aggregator::{Config, Service, Sockets};
-use crate::chip::Chip;
+use crate::chip::{Chip, Face};
 use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{HostPaths, RmConfig, RmDriver};
@@ -162,15 +162,15 @@ type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
 
 /// Makes a software GPU and brings it up.
 fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Physical> {
-    match chip {
-        Chip::Gf100 => {
+    match chip.face {
+        Face::Registers => {
             let gpu = SoftGpu::new(SoftGpuConfig { vram, preemption, ..SoftGpuConfig::default() })
                 .context("Cannot make the software GPU")?;
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
             Ok((Box::new(driver), Some(ledger)))
         }
-        Chip::Gh100 => {
+        Face::Gsp => {
             let gpu = Executor::new(ExecutorConfig { vram })
                 .context("Cannot make the software GPU")?
                 .with_preemption(preemption);

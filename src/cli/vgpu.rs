@@ -13,7 +13,7 @@ use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
 use crate::trace::Tracer;
 use crate::units::gsp_face::GspFaceConfig;
-use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
+use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig, VgpuError};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub(super) fn admitted(
         tracer: tracer.clone(),
         ..MediatorConfig::default()
     };
-    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(config), mediator });
+    let vgpu = face(config).and_then(|face| Vgpu::new(link, grant, VgpuConfig { face, mediator }));
     Ok(Some(vgpu.context("Cannot make the vGPU")?))
 }
 
@@ -82,12 +82,12 @@ fn quotas(config: &VmConfig) -> Quotas {
 }
 
 /// The card, with what its driver may have of it.
-fn face(config: &VmConfig) -> FaceConfig {
-    match FaceConfig::of(config.chip) {
+fn face(config: &VmConfig) -> Result<FaceConfig, VgpuError> {
+    Ok(match FaceConfig::of(config.chip)? {
         FaceConfig::Gsp(card) => {
             let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
             FaceConfig::Gsp(GspFaceConfig { objects: ObjectLimits { total, per_client }, ..card })
         }
         card @ FaceConfig::Gf100(_) => card,
-    }
+    })
 }

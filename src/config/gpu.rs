@@ -11,7 +11,7 @@ use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
 use super::vm_entry;
 use crate::aggregator::{ScrubPolicy, VmEntry};
-use crate::chip::Chip;
+use crate::chip::{Chip, Face};
 use crate::host::processors::to_spare;
 use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
@@ -188,7 +188,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         Some(Kind::Vfio) => vfio(reader),
         None => {
             // All keys are known, and are checked where that is possible.
-            chip::read(reader, Chip::Gf100);
+            chip::read(reader, Chip::GF100);
             soft_vram(reader, None);
             preemption(reader);
             device(reader);
@@ -201,7 +201,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
 }
 
 fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
-    let chip = chip::read(reader, Chip::Gf100);
+    let chip = chip::read(reader, Chip::GF100);
     let vram = soft_vram(reader, chip);
     let preemption = preemption(reader);
     let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
@@ -213,12 +213,13 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
 }
 
 fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
-    let chip = chip::read(reader, Chip::Gh100);
-    if chip == Some(Chip::Gf100) {
+    let chip = chip::read(reader, Chip::GH100);
+    let served = chip.is_none_or(|chip| chip.face == Face::Gsp);
+    if !served {
         reader.reject(
             "chip",
             "cannot be served by the NVIDIA driver, which has no GPUs of that age".to_owned(),
-            "\"GH100\" for `backend = \"rm\"`",
+            &format!("{} for `backend = \"rm\"`", chip::names(Chip::with_face(Face::Gsp))),
         );
     }
     let allowed = "a multiple of \"16M\" from \"64M\" to \"1024G\"";
@@ -230,16 +231,18 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for a GPU that the NVIDIA driver has");
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
-    (preemption_absent && init_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
+    (preemption_absent && init_absent && served).then_some((chip?, backend))
 }
 
 fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
-    let chip = chip::read(reader, Chip::Gf100);
-    if chip == Some(Chip::Gh100) {
+    let chip = chip::read(reader, Chip::GF100);
+    let served = chip.is_none_or(|chip| chip.face == Face::Registers);
+    if !served {
+        let by_registers = chip::names(Chip::with_face(Face::Registers));
         reader.reject(
             "chip",
             "has no driver here that works by registers: NVIDIA's own driver serves it".to_owned(),
-            "\"GF100\" for `backend = \"vfio\"`, or `backend = \"rm\"`",
+            &format!("{by_registers} for `backend = \"vfio\"`, or `backend = \"rm\"`"),
         );
     }
     let device = card_address(reader, "device");
@@ -251,7 +254,7 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let init = init(reader);
     let vbios = vbios(reader);
     let backend = Backend::Vfio { device: device?, init: init?, vbios: vbios? };
-    (absent == [true; 3] && chip != Some(Chip::Gh100)).then_some((chip?, backend))
+    (absent == [true; 3] && served).then_some((chip?, backend))
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {

@@ -45,7 +45,7 @@ fn minimal_vm_gets_the_documented_defaults() {
     let config = vm(VM).expect("valid");
     assert_eq!(config.channels, 32);
     assert_eq!(config.share, Share::default());
-    assert_eq!(config.chip, Chip::Gf100);
+    assert_eq!(config.chip, Chip::GF100);
     assert_eq!(config.vram, 256 << 20);
     let socket = config.socket.expect("given");
     assert_eq!(socket.path, Path::new("/etc/gpuvmk/vm1.sock"));
@@ -177,7 +177,7 @@ fn only_mistake(base: &str, line: &str) -> String {
 fn modern_vm_may_have_what_its_chip_allows() {
     let text = VM.replace("vram = \"256M\"", "chip = \"gh100\"\nvram = \"64G\"\nchannels = 512");
     let config = vm(&text).expect("valid");
-    assert_eq!((config.chip, config.vram, config.channels), (Chip::Gh100, 64 << 30, 512));
+    assert_eq!((config.chip, config.vram, config.channels), (Chip::GH100, 64 << 30, 512));
 
     let found = mistakes(vm(&text.replace("gh100", "GF100")));
     let said: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -216,19 +216,19 @@ fn gpu_backends_have_their_defaults() {
     let soft = gpu(SOFT).expect("valid");
     assert_eq!(
         (soft.chip, soft.backend),
-        (Chip::Gf100, Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
+        (Chip::GF100, Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
     );
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
     assert_eq!(
         (modern.chip, modern.backend),
-        (Chip::Gh100, Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
+        (Chip::GH100, Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
     );
     let rm = gpu(RM).expect("valid");
     assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
-    assert_eq!(rm.chip, Chip::Gh100);
+    assert_eq!(rm.chip, Chip::GH100);
     let card = gpu(VFIO).expect("valid");
     let device = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
-    assert_eq!((card.chip, card.backend), (Chip::Gf100, Backend::Vfio { device, init: None, vbios: None }));
+    assert_eq!((card.chip, card.backend), (Chip::GF100, Backend::Vfio { device, init: None, vbios: None }));
     let Backend::Vfio { init, .. } = gpu(&format!("init = \"card.init\"\n{VFIO}")).expect("valid").backend
     else {
         panic!()

@@ -8,8 +8,8 @@ use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
 use crate::aggregator::DEFAULT_CHANNELS;
-use crate::chip::Chip;
 use crate::chip::register_sets::RegisterSet;
+use crate::chip::{Chip, Face};
 use crate::frontend::vfio_user::USUAL_POLL;
 use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
@@ -49,12 +49,12 @@ pub struct VmConfig {
 }
 
 /// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device,
-/// doorbells too, once it has mapped one of its regions. A GH100 has a mapped page of registers anyway. A
-/// GF100 has none, and its submissions would take twice as long.
+/// doorbells too, once it has mapped one of its regions. A chip whose driver asks GSP has a mapped page of
+/// registers anyway. A GF100 has none, and its submissions would take twice as long.
 fn usual_bar3(chip: Option<Chip>) -> Bar3 {
-    match chip {
-        Some(Chip::Gh100) => Bar3::WherePossible,
-        Some(Chip::Gf100) | None => Bar3::Trapped,
+    match chip.map(|chip| chip.face) {
+        Some(Face::Gsp) => Bar3::WherePossible,
+        Some(Face::Registers) | None => Bar3::Trapped,
     }
 }
 
@@ -62,7 +62,7 @@ impl VmConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
         let gpu = value::socket_path(reader, "gpu");
-        let chip = chip::read(reader, Chip::Gf100);
+        let chip = chip::read(reader, Chip::GF100);
         // Where the chip is wrong, the rest is checked against what any chip allows.
         let limits = chip.map_or_else(chip::widest, chip::limits);
         let vram = reader.required("vram", &chip::vram_allowed(chip, |limits| limits.vram), |v| {

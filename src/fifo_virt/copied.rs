@@ -9,12 +9,11 @@
 
 use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy};
 use gpuvmk_chip::gh100::methods::copy::{self, SET_REMAP_COMPONENTS as REMAP};
-use gpuvmk_chip::gh100::methods::{
-    CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, inline,
-};
+use gpuvmk_chip::gh100::methods::{GRAPHICS_SUBCHANNELS, SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, inline};
+use gpuvmk_chip::nv::classes::{self, FERMI_DECOMPRESS, FERMI_DMA, Role};
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::{Command, Header, METHOD_MAX, Method, Stepping};
-use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet, Subchannels};
 
 /// Binds an object to a subchannel; the same on every chip.
 const SET_OBJECT: u16 = host::SET_OBJECT;
@@ -82,7 +81,7 @@ enum Object {
     Pcopy(u8),
     /// GF100's memory to memory format.
     M2mf,
-    /// The copy engine of a GH100's runlist.
+    /// The copy engine of the channel's runlist.
     DmaCopy(Engine),
     /// Inline to memory: of the class of that name, of 3D, of compute.
     Inline(usize),
@@ -123,7 +122,7 @@ impl Object {
 /// Follows the command stream of one channel.
 #[derive(Clone, Debug)]
 pub struct CopyMeter {
-    chip: Chip,
+    subchannels: Subchannels,
     /// A header whose words are still to come.
     pending: Header,
     objects: [Object; 8],
@@ -136,15 +135,15 @@ pub struct CopyMeter {
 }
 
 impl CopyMeter {
-    /// A channel of a chip that has done nothing. `engines` are those of its runlist, where that decides what
+    /// A channel that has done nothing. `engines` are those of its runlist, where that decides what
     /// subchannels are.
-    pub fn new(chip: Chip, engines: EngineSet) -> Self {
-        let objects = match chip {
-            Chip::Gf100 => [Object::Other; 8],
-            Chip::Gh100 => hopper_objects(engines),
+    pub fn new(subchannels: Subchannels, engines: EngineSet) -> Self {
+        let objects = match subchannels {
+            Subchannels::ByClass => [Object::Other; 8],
+            Subchannels::ByRunlist => runlist_objects(engines),
         };
         Self {
-            chip,
+            subchannels,
             pending: Header::default(),
             objects,
             pcopy: [Lines::default(); 2],
@@ -220,16 +219,11 @@ impl CopyMeter {
 
     fn bind(&mut self, subchannel: u8, class: u16) {
         let Some(object) = self.objects.get_mut(usize::from(subchannel)) else { return };
-        *object = match (self.chip, *object) {
-            (Chip::Gf100, _) => match class {
-                pcopy::CLASS_COPY0 => Object::Pcopy(0),
-                pcopy::CLASS_COPY1 => Object::Pcopy(1),
-                m2mf::CLASS => Object::M2mf,
-                _ => Object::Other,
-            },
+        *object = match (self.subchannels, *object) {
+            (Subchannels::ByClass, _) => fermi_object(class),
             // The subchannel decides; an engine refuses what it is not.
-            (Chip::Gh100, Object::DmaCopy(engine)) => Object::DmaCopy(engine),
-            (Chip::Gh100, _) => hopper_object(class),
+            (Subchannels::ByRunlist, Object::DmaCopy(engine)) => Object::DmaCopy(engine),
+            (Subchannels::ByRunlist, _) => graphics_object(class),
         };
     }
 
@@ -278,7 +272,7 @@ impl CopyMeter {
         }
     }
 
-    /// Bytes that a launch of a GH100's copy engine writes.
+    /// Bytes that a launch of a copy engine writes, since Kepler.
     fn launch_bytes(&self, launch: u32) -> u64 {
         if !copy::LAUNCH_DMA::DATA_TRANSFER_TYPE.is_set(launch)
             || self.render_enable == copy::SET_RENDER_ENABLE_C::MODE::FALSE
@@ -301,13 +295,13 @@ impl CopyMeter {
     }
 }
 
-/// The objects of a GH100 channel's subchannels before it binds any.
-fn hopper_objects(engines: EngineSet) -> [Object; 8] {
+/// The objects of a channel's subchannels before it binds any, where the runlist decides.
+fn runlist_objects(engines: EngineSet) -> [Object; 8] {
     let mut objects = [Object::Other; 8];
     let copy = engines.engines().find(|engine| matches!(engine, Engine::Copy(_)));
     if engines.contains(EngineSet::GRAPHICS) {
         for (object, class) in objects.iter_mut().zip(GRAPHICS_SUBCHANNELS) {
-            *object = hopper_object(class);
+            *object = graphics_object(class);
         }
     }
     let first = if engines.contains(EngineSet::GRAPHICS) { SUBCHANNEL_COPY } else { 0 };
@@ -319,11 +313,22 @@ fn hopper_objects(engines: EngineSet) -> [Object; 8] {
     objects
 }
 
-fn hopper_object(class: u16) -> Object {
-    match class {
-        CLASS_INLINE => Object::Inline(0),
-        CLASS_3D => Object::Inline(1),
-        CLASS_COMPUTE => Object::Inline(2),
+/// An object on Fermi.
+fn fermi_object(class: u16) -> Object {
+    match classes::by_number(class.into()) {
+        Some(FERMI_DMA) => Object::Pcopy(0),
+        Some(FERMI_DECOMPRESS) => Object::Pcopy(1),
+        Some(class) if class.role == Role::MemoryToMemory => Object::M2mf,
+        _ => Object::Other,
+    }
+}
+
+/// An object of the graphics engine since Kepler. All of them have the methods of the inline class.
+fn graphics_object(class: u16) -> Object {
+    match classes::by_number(class.into()).map(|class| class.role) {
+        Some(Role::InlineToMemory) => Object::Inline(0),
+        Some(Role::ThreeD) => Object::Inline(1),
+        Some(Role::Compute) => Object::Inline(2),
         _ => Object::Other,
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ScrubMode;
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::nv::classes::Class;
 use gpuvmk_chip::{Chip, EngineSet, StorageKinds};
 
 /// Properties and capacities of a physical GPU.
@@ -11,6 +12,8 @@ use gpuvmk_chip::{Chip, EngineSet, StorageKinds};
 pub struct GpuInfo {
     /// The chip.
     pub chip: Chip,
+    /// The classes of which it makes channels and objects. They decide which chips its vGPUs can be.
+    pub classes: Vec<Class>,
     /// First byte of VRAM that tenants may get.
     pub tenant_vram: HostVram,
     /// Bytes from there.
@@ -49,4 +52,11 @@ pub struct GpuInfo {
     /// True when the process has to close the GPU once it is lost: the kernel waits for that before it lets
     /// go of a card that is taken out.
     pub close_when_lost: bool,
+}
+
+impl GpuInfo {
+    /// The chips that its vGPUs can be.
+    pub fn served(&self) -> impl Iterator<Item = Chip> {
+        Chip::ALL.iter().copied().filter(|chip| chip.classes.missing(&self.classes).is_none())
+    }
 }

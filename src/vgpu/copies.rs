@@ -12,7 +12,7 @@ use gpuvmk_aggregator::protocol::Doorbell;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::methods::host::segment_base;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};
-use gpuvmk_chip::{Chip, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{EngineSet, PhysicalAddress, Subchannels};
 use gpuvmk_fifo_virt::{CopiedBytes, CopyMeter};
 use gpuvmk_shadow_pagetable::{Fermi, Hopper, translate};
 
@@ -34,10 +34,11 @@ pub enum Tables {
 }
 
 impl Tables {
-    const fn chip(self) -> Chip {
+    /// Those of the chips that have these tables.
+    const fn subchannels(self) -> Subchannels {
         match self {
-            Self::Fermi(_) => Chip::Gf100,
-            Self::Hopper => Chip::Gh100,
+            Self::Fermi(_) => Subchannels::ByClass,
+            Self::Hopper => Subchannels::ByRunlist,
         }
     }
 }
@@ -124,7 +125,7 @@ struct Follower {
 
 impl Follower {
     fn new(ring: Ring) -> Self {
-        let meter = CopyMeter::new(ring.tables.chip(), ring.engines);
+        let meter = CopyMeter::new(ring.tables.subchannels(), ring.engines);
         Self { ring, next: 0, segment_base: 0, meter }
     }
 

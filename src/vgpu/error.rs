@@ -2,6 +2,7 @@
 
 use std::io;
 
+use gpuvmk_chip::Chip;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::mapping::MapError;
 
@@ -28,6 +29,9 @@ pub enum VgpuError {
          allowed is \"trapped\""
     )]
     Bar3Slow,
+    /// The chip is known, and nothing here presents it.
+    #[error("A {0} cannot be shown to a guest: this release has no registers for it")]
+    NoFace(Chip),
     /// The register face cannot be built.
     #[error("The vGPU's configuration space cannot be built")]
     Face(#[from] BuildError),

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::control::ChannelControl;
 use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuError};
 use gpuvmk_aggregator::link::{AggregatorLink, Grant};
-use gpuvmk_chip::Chip;
+use gpuvmk_chip::{Chip, Face as ChipFace};
 use gpuvmk_pci::{
     AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
     RegionTable, SharedRegions,
 };
 use gpuvmk_units::FaceCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
-use gpuvmk_units::gsp_face::hal::GH100;
+use gpuvmk_units::gsp_face::hal;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
 
 /// The register face that the guest sees.
@@ -29,10 +29,17 @@ pub enum FaceConfig {
 
 impl FaceConfig {
     /// An ordinary card of a chip.
-    pub fn of(chip: Chip) -> Self {
-        match chip {
-            Chip::Gf100 => Self::Gf100(Gf100Config::default()),
-            Chip::Gh100 => Self::Gsp(GspFaceConfig::of(&GH100)),
+    ///
+    /// # Errors
+    /// There is no face for the chip.
+    pub fn of(chip: Chip) -> Result<Self, VgpuError> {
+        match chip.face {
+            ChipFace::Registers if chip == Chip::GF100 => Ok(Self::Gf100(Gf100Config::default())),
+            ChipFace::Registers => Err(VgpuError::NoFace(chip)),
+            ChipFace::Gsp => {
+                let hal = hal::of(chip).ok_or(VgpuError::NoFace(chip))?;
+                Ok(Self::Gsp(GspFaceConfig::of(hal)))
+            }
         }
     }
 }
@@ -48,8 +55,11 @@ pub struct VgpuConfig {
 
 impl VgpuConfig {
     /// An ordinary card of a chip, with a mediator of the usual kind behind it.
-    pub fn of(chip: Chip) -> Self {
-        Self { face: FaceConfig::of(chip), mediator: MediatorConfig::default() }
+    ///
+    /// # Errors
+    /// There is no face for the chip.
+    pub fn of(chip: Chip) -> Result<Self, VgpuError> {
+        Ok(Self { face: FaceConfig::of(chip)?, mediator: MediatorConfig::default() })
     }
 }
 

@@ -12,7 +12,7 @@ use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::backend::GspBackend as _;
 use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
-use gpuvmk::chip::{Chip, EngineSet};
+use gpuvmk::chip::{Chip, EngineSet, Face};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::HangLimits;
@@ -64,9 +64,9 @@ impl Vm {
             limits: TenantLimits::default(),
         };
         let (link, grant) = connect_in_process(service, hello).unwrap();
-        let mut vm = match chip {
-            Chip::Gf100 => Self::Fermi(Box::new(Tenant::new(link, &grant))),
-            Chip::Gh100 => {
+        let mut vm = match chip.face {
+            Face::Registers => Self::Fermi(Box::new(Tenant::new(link, &grant))),
+            Face::Gsp => {
                 let mediator = Mediator::new(link, grant, MediatorConfig::default()).unwrap();
                 Self::Hopper(Box::new(GspDriver::new(Arc::new(mediator))))
             }
@@ -297,13 +297,13 @@ fn neighbour(mut vm: Vm, notes: &Notes, over: &AtomicBool) {
 /// A software GPU whose engines let go of work between methods only.
 fn stubborn_gpu(chip: Chip) -> (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) {
     let (vram, preemption) = (512 * MIB, Preemption::Methods);
-    match chip {
-        Chip::Gf100 => {
+    match chip.face {
+        Face::Registers => {
             let gpu = SoftGpu::new(SoftGpuConfig { vram, preemption, ..SoftGpuConfig::default() }).unwrap();
             let ledger = gpu.ledger();
             (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
         }
-        Chip::Gh100 => {
+        Face::Gsp => {
             let gpu = Executor::new(ExecutorConfig { vram }).unwrap().with_preemption(preemption);
             let ledger = gpu.ledger();
             (Box::new(gpu), ledger)

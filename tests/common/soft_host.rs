@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::{Config, Service, ServiceHandle};
-use gpuvmk::chip::Chip;
+use gpuvmk::chip::{Chip, Face};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::policy::PolicyKind;
@@ -16,13 +16,13 @@ use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// A GPU with `vram` bytes, and who it knows to own what.
 pub fn soft_gpu(chip: Chip, vram: u64) -> (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) {
-    match chip {
-        Chip::Gf100 => {
+    match chip.face {
+        Face::Registers => {
             let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap();
             let ledger = gpu.ledger();
             (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
         }
-        Chip::Gh100 => {
+        Face::Gsp => {
             let gpu = Executor::new(ExecutorConfig { vram }).unwrap();
             let ledger = gpu.ledger();
             (Box::new(gpu), ledger)

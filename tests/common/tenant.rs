@@ -46,7 +46,7 @@ pub fn hello(name: &str, vram: u64) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram,
         channels: 8,
         share: Share::default(),

@@ -161,14 +161,14 @@ impl Op {
 }
 
 fn service() -> ServiceHandle {
-    soft_host(Chip::Gh100, 256 << 20, PolicyKind::BestEffort, ScrubPolicy::default())
+    soft_host(Chip::GH100, 256 << 20, PolicyKind::BestEffort, ScrubPolicy::default())
 }
 
 fn guest(service: &ServiceHandle, name: &str) -> Driver {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gh100.into(),
+        chip: Chip::GH100.into(),
         vram: VRAM,
         channels: 8,
         share: Share::default(),

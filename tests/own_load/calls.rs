@@ -189,7 +189,7 @@ fn carried_out(answers: &[Answer]) -> BTreeSet<u32> {
 #[test]
 fn answers_of_gsp_do_not_show_a_busy_neighbour() {
     for policy in POLICIES {
-        let host = Host::new(Chip::Gh100, policy);
+        let host = Host::new(Chip::GH100, policy);
         let mut caller = Caller::new(host.gsp_driver("watcher"));
         let first = caller.ask_all();
         assert_eq!(carried_out(&first).len(), KNOWN, "{:x?}", carried_out(&first));

@@ -112,8 +112,10 @@ impl JudgeGpu {
         let judge = Judge { state: Arc::default(), hopper };
         let page_shifts: &[u8] = if hopper { &[12, 16, 21, 29] } else { &[12, 17] };
         let (va_bits, system_bits) = if hopper { (57, 52) } else { (40, 40) };
+        let chip = if hopper { Chip::GH100 } else { Chip::GF100 };
         let info = GpuInfo {
-            chip: if hopper { Chip::Gh100 } else { Chip::Gf100 },
+            chip,
+            classes: chip.classes.for_tenants(),
             tenant_vram: HostVram(TENANT_VRAM),
             tenant_vram_size: TENANT_VRAM_SIZE,
             partition_granule: PARTITION,

@@ -14,7 +14,7 @@ use super::judge::{MIB, PARTITION};
 use crate::input::Input;
 
 pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello {
-    let chip = if hopper == (input.below(32) == 1) { Chip::Gf100 } else { Chip::Gh100 };
+    let chip = if hopper == (input.below(32) == 1) { Chip::GF100 } else { Chip::GH100 };
     let name = match input.below(8) {
         7 => String::from_utf8_lossy(input.bytes(70)).into_owned(),
         _ => format!("vm{}-{}", number, input.u8()),

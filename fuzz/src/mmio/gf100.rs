@@ -11,7 +11,7 @@ use gpuvmk::pci::{PciFunction, Region};
 use super::world::{BASE, RAM_BYTES, VRAM, World};
 use super::{Driver, run as run_chip};
 use crate::input::Input;
-use crate::pushbuffer::stream::{self, Chip as Classes};
+use crate::pushbuffer::stream;
 use crate::pushbuffer::{RAM_VA, VRAM_VA};
 
 /// Where things lie in VRAM.
@@ -55,7 +55,7 @@ struct Gf100 {
 
 /// Lets a guest loose on a GF100.
 pub fn run(data: &[u8]) {
-    run_chip(data, Chip::Gf100, &mut Gf100::default());
+    run_chip(data, Chip::GF100, &mut Gf100::default());
 }
 
 fn vram(address: u64) -> PhysicalAddress {
@@ -183,7 +183,7 @@ impl Gf100 {
     fn submit(&mut self, input: &mut Input<'_>, world: &World) {
         let id = u16::from(input.below(3));
         let Some(next) = self.put.get_mut(usize::from(id)) else { return };
-        let mut words = stream::words(input, Classes::Gf100);
+        let mut words = stream::words(input, Chip::GF100);
         if input.below(4) == 3 {
             // Something that other VMs are told of, if they should be.
             words.extend([1 << 29 | 1 << 16 | u32::from(host::NON_STALL_INTERRUPT >> 2), 0]);

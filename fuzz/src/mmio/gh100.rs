@@ -16,7 +16,7 @@ use super::{Driver, run as run_chip};
 use crate::gsp::rpc;
 use crate::gsp_queues::{self, LIBOS, Queues, Ram as _};
 use crate::input::Input;
-use crate::pushbuffer::stream::{self, Chip as Classes};
+use crate::pushbuffer::stream;
 use crate::pushbuffer::{RAM_VA, VRAM_VA};
 
 /// Boot parameters in system memory, before what GSP's queues take.
@@ -65,7 +65,7 @@ struct Gh100 {
 
 /// Lets a guest loose on a GH100.
 pub fn run(data: &[u8]) {
-    run_chip(data, Chip::Gh100, &mut Gh100::default());
+    run_chip(data, Chip::GH100, &mut Gh100::default());
 }
 
 fn vram(address: u64) -> PhysicalAddress {
@@ -151,7 +151,7 @@ impl Gh100 {
 
     /// Puts a segment into the ring that all channels share, and rings one.
     fn submit(&mut self, input: &mut Input<'_>, world: &World) {
-        let words = stream::words(input, Classes::Gh100);
+        let words = stream::words(input, Chip::GH100);
         let push = PUSH + u64::from(self.put % 8) * 0x2000;
         for (at, word) in (push..).step_by(4).zip(&words) {
             let _ = world.store(at, &word.to_le_bytes());

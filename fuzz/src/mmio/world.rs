@@ -146,7 +146,7 @@ impl World {
         let (link, grant) = host.join("guest", VRAM);
         let tenant = link.tenant();
         let vram = window(&grant);
-        let mut config = VgpuConfig::of(chip);
+        let mut config = VgpuConfig::of(chip).expect("a face");
         config.mediator.bar3 = bar3;
         let vgpu = Vgpu::new(link, grant, config).expect("a vGPU");
         vgpu.connect_interrupts(Some(Arc::<Counter>::default()));

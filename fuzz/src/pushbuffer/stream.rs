@@ -6,6 +6,7 @@ use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk::chip::gh100::methods as gh100;
 use gpuvmk::chip::methods::ClassDef;
 use gpuvmk::chip::stream::DMA::SEC_OP;
+use gpuvmk::chip::{Chip, Face};
 
 use super::{RAM, RAM_VA, READ_ONLY_VA, VRAM, VRAM_VA};
 use crate::input::Input;
@@ -16,27 +17,11 @@ pub(crate) const GP_GET: u64 = USERD_GP_GET;
 /// Most words of a segment.
 const WORDS: usize = 1000;
 
-/// Whose classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chip {
-    Gf100,
-    Gh100,
-}
-
-impl From<Chip> for gpuvmk::chip::Chip {
-    fn from(chip: Chip) -> Self {
-        match chip {
-            Chip::Gf100 => Self::Gf100,
-            Chip::Gh100 => Self::Gh100,
-        }
-    }
-}
-
 /// A class of the chip.
 fn class(input: &mut Input<'_>, chip: Chip) -> ClassDef {
-    input.pick(match chip {
-        Chip::Gf100 => gf100::CLASSES,
-        Chip::Gh100 => gh100::CLASSES,
+    input.pick(match chip.face {
+        Face::Registers => gf100::CLASSES,
+        Face::Gsp => gh100::CLASSES,
     })
 }
 

@@ -19,7 +19,8 @@ const START: u64 = HOST + PARTITION;
 
 fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
     GpuInfo {
-        chip: Chip::Gf100,
+        chip: Chip::GF100,
+        classes: Vec::new(),
         tenant_vram: HostVram(HOST),
         tenant_vram_size: 4 * PARTITION,
         partition_granule: PARTITION,

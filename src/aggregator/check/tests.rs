@@ -13,7 +13,8 @@ const MIB: u64 = 1 << 20;
 
 fn info() -> GpuInfo {
     GpuInfo {
-        chip: Chip::Gf100,
+        chip: Chip::GF100,
+        classes: Vec::new(),
         tenant_vram: HostVram(64 * MIB),
         tenant_vram_size: 256 * MIB,
         partition_granule: 16 * MIB,

@@ -6,14 +6,15 @@ use super::guests::{Admissible, NAME_RULE, is_name};
 use super::resources::partition_percent;
 use super::state::Machine;
 use super::tenants::MAX_TENANTS;
+use crate::chip_name::ChipName;
 use crate::claimant::Claimant;
 use crate::dma_map::DmaMap;
 use crate::doorbells::MAX_CHANNELS;
 use crate::limit::Limit;
 use crate::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::tenant::{LimitCounters, Refusal, Tenant, TenantState, ThreadAccount};
-use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_chip::{Chip, EngineSet};
 use gpuvmk_control_client::TenantCounters;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::SharedMemory;
@@ -281,16 +282,7 @@ impl Machine {
         if !is_name(&hello.name) {
             return refuse(RefusalKind::Name, format!("a VM's name has {NAME_RULE}"));
         }
-        if hello.chip != self.hardware.info.chip.into() {
-            return refuse(
-                RefusalKind::Chip,
-                format!(
-                    "the vGPU is to be a {}, the physical GPU is a {}, which can serve no other: correct `chip` or `gpu` \
-                     in the VM's file",
-                    hello.chip, self.hardware.info.chip
-                ),
-            );
-        }
+        self.check_chip(&hello.chip)?;
         if let Err(rejection) = hello.share.check() {
             return refuse(RefusalKind::Protocol, rejection.to_string());
         }
@@ -298,6 +290,28 @@ impl Machine {
             return refuse(RefusalKind::Protocol, "a VM needs VRAM".to_owned());
         }
         Ok(())
+    }
+
+    /// Checks that the physical GPU has what drivers of the vGPU's chip use.
+    fn check_chip(&self, name: &ChipName) -> Result<(), Refusal> {
+        let info = &self.hardware.info;
+        let lacks = match name {
+            ChipName::Known(chip) => match chip.classes.missing(&info.classes) {
+                None => return Ok(()),
+                Some(class) => format!(", which has no class {:04x} ({})", class.number, class.name),
+            },
+            ChipName::Other(_) => format!(", and this release knows no {name}"),
+        };
+        let served: Vec<&str> = info.served().map(Chip::name).collect();
+        Err(Refusal::new(
+            RefusalKind::Chip,
+            format!(
+                "the vGPU is to be a {name}, the physical GPU is a {}{lacks}; it can serve: {}. Correct `chip` or \
+                 `gpu` in the VM's file",
+                info.chip,
+                served.join(", ")
+            ),
+        ))
     }
 
     /// Checks that channels and a tenant's place are free.

@@ -51,7 +51,7 @@ fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.into(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: 64 * MIB,
         channels: 4,
         share: Share::default(),

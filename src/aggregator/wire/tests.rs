@@ -227,7 +227,7 @@ fn over_long_name_is_refused_not_shortened() {
     let hello = Hello {
         version: 1,
         name: "x".repeat(MAX_NAME + 1),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: 0,
         channels: 0,
         share: Share::default(),

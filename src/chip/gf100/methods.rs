@@ -132,7 +132,7 @@ pub mod m2mf {
     use super::{MethodDef, method, run};
 
     /// Number.
-    pub const CLASS: u16 = 0x9039;
+    pub const CLASS: u16 = crate::nv::classes::FERMI_MEMORY_TO_MEMORY_FORMAT_A.method_class();
     /// Block shape of the source.
     pub const TILING_MODE_IN: u16 = 0x204;
     /// The same of the target.
@@ -266,9 +266,9 @@ pub mod pcopy {
     use super::{MethodDef, masked, method};
 
     /// Copy engine 0.
-    pub const CLASS_COPY0: u16 = 0x90b5;
+    pub const CLASS_COPY0: u16 = crate::nv::classes::FERMI_DMA.method_class();
     /// Copy engine 1 (FERMI_DECOMPRESS).
-    pub const CLASS_COPY1: u16 = 0x90b8;
+    pub const CLASS_COPY1: u16 = crate::nv::classes::FERMI_DECOMPRESS.method_class();
 
     /// Does nothing.
     pub const NOP: u16 = 0x100;
@@ -360,13 +360,13 @@ pub mod pcopy {
 /// Class 902d: two-dimensional drawing.
 pub const CLASS_2D: u16 = crate::nv::classes::FERMI_TWOD_A.method_class();
 /// Class 9097: three-dimensional drawing.
-pub const CLASS_3D: u16 = 0x9097;
+pub const CLASS_3D: u16 = crate::nv::classes::FERMI_A.method_class();
 /// Class 90c0: compute.
-pub const CLASS_COMPUTE: u16 = 0x90c0;
+pub const CLASS_COMPUTE: u16 = crate::nv::classes::FERMI_COMPUTE_A.method_class();
 /// Class 906e: executed by the driver.
 pub const CLASS_SOFTWARE: u16 = 0x906e;
 /// Class 906f: the channel itself.
-pub const CLASS_HOST: u16 = 0x906f;
+pub const CLASS_HOST: u16 = crate::nv::classes::FERMI_CHANNEL_GPFIFO.method_class();
 
 /// The classes, in ascending order.
 pub const CLASSES: &[ClassDef] = &[

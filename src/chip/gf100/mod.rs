@@ -15,6 +15,9 @@ pub const NAME: &str = "GF100";
 /// Value of NV_PMC_BOOT_0: chip id in bits 28:20, revision a3.
 pub const BOOT_0: u32 = 0x0c00_00a3;
 
+/// PCI device id of a GTX 480.
+pub const DEVICE_ID: u16 = 0x06c0;
+
 /// Channels of PFIFO.
 pub const CHANNELS: u16 = 128;
 

@@ -1,12 +1,39 @@
 //! Numbers of classes, and their names.
 
-/// A class: its number, and its name for messages.
+/// A class: its number, its name for messages, and what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Class number.
     pub number: u32,
     /// NVIDIA's name of the class.
     pub name: &'static str,
+    /// What its objects do.
+    pub role: Role,
+}
+
+/// What objects of a class do. Classes of one role have the same methods, as far as they are known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A channel.
+    Channel,
+    /// Copies, on an engine for that, as all since Kepler do.
+    Copy,
+    /// Copies, on an engine for that, as Fermi's do.
+    FermiCopy,
+    /// Copies on Fermi's graphics engine.
+    MemoryToMemory,
+    /// 3D.
+    ThreeD,
+    /// Compute.
+    Compute,
+    /// 2D.
+    TwoD,
+    /// Writes data of the command stream to memory.
+    InlineToMemory,
+    /// The page with the doorbell.
+    Usermode,
+    /// All else: objects of the driver, which no command stream names.
+    Other,
 }
 
 impl Class {
@@ -18,15 +45,18 @@ impl Class {
 }
 
 macro_rules! classes {
-    ($($name:ident = $number:literal;)*) => {
+    ($($name:ident = $number:literal $(, $role:ident)?;)*) => {
         $(
             #[doc = concat!("`", stringify!($name), "`.")]
-            pub const $name: Class = Class { number: $number, name: stringify!($name) };
+            pub const $name: Class =
+                Class { number: $number, name: stringify!($name), role: classes!(@role $($role)?) };
         )*
 
         /// All of them, in ascending order.
         pub const ALL: &[Class] = &[$($name,)*];
     };
+    (@role) => { Role::Other };
+    (@role $role:ident) => { Role::$role };
 }
 
 classes! {
@@ -44,15 +74,26 @@ classes! {
     NV01_MEMORY_LIST_FBMEM = 0x0082;
     NV20_SUBDEVICE_0 = 0x2080;
     NV50_MEMORY_VIRTUAL = 0x50a0;
-    FERMI_TWOD_A = 0x902d;
+    FERMI_TWOD_A = 0x902d, TwoD;
+    FERMI_MEMORY_TO_MEMORY_FORMAT_A = 0x9039, MemoryToMemory;
+    FERMI_CHANNEL_GPFIFO = 0x906f, Channel;
+    FERMI_A = 0x9097, ThreeD;
+    FERMI_DMA = 0x90b5, FermiCopy;
+    FERMI_DECOMPRESS = 0x90b8, FermiCopy;
+    FERMI_COMPUTE_A = 0x90c0, Compute;
     FERMI_VASPACE_A = 0x90f1;
     KEPLER_CHANNEL_GROUP_A = 0xa06c;
-    KEPLER_INLINE_TO_MEMORY_B = 0xa140;
-    HOPPER_USERMODE_A = 0xc661;
-    HOPPER_CHANNEL_GPFIFO_A = 0xc86f;
-    HOPPER_DMA_COPY_A = 0xc8b5;
-    HOPPER_A = 0xcb97;
-    HOPPER_COMPUTE_A = 0xcbc0;
+    KEPLER_INLINE_TO_MEMORY_B = 0xa140, InlineToMemory;
+    HOPPER_USERMODE_A = 0xc661, Usermode;
+    HOPPER_CHANNEL_GPFIFO_A = 0xc86f, Channel;
+    HOPPER_DMA_COPY_A = 0xc8b5, Copy;
+    HOPPER_A = 0xcb97, ThreeD;
+    HOPPER_COMPUTE_A = 0xcbc0, Compute;
+}
+
+/// The class with this number.
+pub fn by_number(number: u32) -> Option<Class> {
+    ALL.binary_search_by_key(&number, |class| class.number).ok().and_then(|place| ALL.get(place)).copied()
 }
 
 #[cfg(test)]
@@ -63,5 +104,7 @@ mod tests {
     fn classes_are_in_order_and_fit_in_a_method() {
         assert!(ALL.is_sorted_by(|one, next| one.number < next.number));
         assert!(ALL.iter().all(|class| u32::from(class.method_class()) == class.number));
+        assert!(ALL.iter().all(|class| by_number(class.number) == Some(*class)));
+        assert_eq!((by_number(0x9038), by_number(u32::MAX)), (None, None));
     }
 }

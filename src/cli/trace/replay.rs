@@ -12,7 +12,7 @@ use super::input::{Chip, each, open};
 use crate::aggregator::DEFAULT_CHANNELS;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
-use crate::chip::Chip as Model;
+use crate::chip::{Chip as Model, Face};
 use crate::cli::output::print;
 use crate::gpu::GpuDriver;
 use crate::gpu::register::RegisterDriver;
@@ -24,7 +24,7 @@ use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::replay::{Outcome, Replay};
 use crate::trace::{Access, Event, Filter, text};
-use crate::vgpu::{FaceConfig, MediatorConfig, Vgpu, VgpuConfig};
+use crate::vgpu::{Vgpu, VgpuConfig};
 
 /// Arguments of `gpuvmk trace replay`.
 #[derive(Debug, clap::Args)]
@@ -82,8 +82,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = open(&args.file)?;
     let chip = Chip::of(trace.header());
     let name = trace.header().chip.clone().unwrap_or_default();
-    let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
-        let known = Model::ALL.map(Model::name).join(", ");
+    let Some(model) = Model::by_name(&name) else {
+        let known = Model::ALL.iter().map(|model| model.name()).collect::<Vec<_>>().join(", ");
         bail!("{}: its chip is `{name}`; a trace of one of these can be played: {known}", args.file.display())
     };
     let filter = (!args.leave_out.is_empty())
@@ -122,7 +122,7 @@ fn function(
     model: Model,
 ) -> anyhow::Result<(Option<ServiceHandle>, Arc<dyn PciFunction>)> {
     if on == On::Softgpu {
-        if model != Model::Gf100 {
+        if model != Model::GF100 {
             bail!("{model} has no registers of its own on the software GPU: replay its trace on a vGPU");
         }
         let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() })
@@ -131,13 +131,13 @@ fn function(
     }
     // Beside the vGPU's memory the host needs some.
     let all = vram.saturating_add(64 << 20);
-    let driver: Box<dyn GpuDriver> = match model {
-        Model::Gf100 => {
+    let driver: Box<dyn GpuDriver> = match model.face {
+        Face::Registers => {
             let gpu = SoftGpu::new(SoftGpuConfig { vram: all, ..SoftGpuConfig::default() })
                 .context("Cannot make the software GPU")?;
             Box::new(RegisterDriver::new(gpu).context("Cannot bring the GPU up")?)
         }
-        Model::Gh100 => {
+        Face::Gsp => {
             Box::new(Executor::new(ExecutorConfig { vram: all }).context("Cannot make the software GPU")?)
         }
     };
@@ -153,7 +153,7 @@ fn function(
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(&service, hello).context("Cannot have a vGPU")?;
-    let config = VgpuConfig { face: FaceConfig::of(model), mediator: MediatorConfig::default() };
+    let config = VgpuConfig::of(model).context("Cannot make the vGPU")?;
     let vgpu = Vgpu::new(link, grant, config).context("Cannot make the vGPU")?;
     Ok((Some(service), Arc::new(vgpu)))
 }

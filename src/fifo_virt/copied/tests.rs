@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::Chip;
+use gpuvmk_chip::gh100::methods::{CLASS_COMPUTE, CLASS_COPY, host};
 use gpuvmk_chip::stream::DMA::SEC_OP;
 
 fn header(operation: u32, subchannel: u32, method: u16, count: u32) -> u32 {
@@ -34,11 +35,11 @@ fn read(meter: &mut CopyMeter, words: &[u32]) -> CopiedBytes {
 }
 
 fn gf100() -> CopyMeter {
-    CopyMeter::new(Chip::Gf100, EngineSet::empty())
+    CopyMeter::new(Chip::GF100.subchannels, EngineSet::empty())
 }
 
 fn gh100(engines: EngineSet) -> CopyMeter {
-    CopyMeter::new(Chip::Gh100, engines)
+    CopyMeter::new(Chip::GH100.subchannels, engines)
 }
 
 fn on(engine: Engine, bytes: u64) -> CopiedBytes {
@@ -264,10 +265,10 @@ proptest! {
         engines in prop::sample::select(vec![0, 1, 2, 3, 4, 7]),
         hopper in any::<bool>(),
     ) {
-        let chip = if hopper { Chip::Gh100 } else { Chip::Gf100 };
+        let chip = if hopper { Chip::GH100 } else { Chip::GF100 };
         let engines = EngineSet::from_bits_truncate(engines);
         let (first, second) = words.split_at(cut.min(words.len()));
-        let (mut fast, mut slow) = (CopyMeter::new(chip, engines), CopyMeter::new(chip, engines));
+        let (mut fast, mut slow) = (CopyMeter::new(chip.subchannels, engines), CopyMeter::new(chip.subchannels, engines));
         for part in [first, second] {
             prop_assert_eq!(read(&mut fast, part), read_slowly(&mut slow, part));
         }
@@ -275,7 +276,7 @@ proptest! {
 
     #[test]
     fn any_words_are_read(words in prop::collection::vec(any::<u32>(), 0..400), hopper in any::<bool>()) {
-        let chip = if hopper { Chip::Gh100 } else { Chip::Gf100 };
-        read(&mut CopyMeter::new(chip, EngineSet::all()), &words);
+        let chip = if hopper { Chip::GH100 } else { Chip::GF100 };
+        read(&mut CopyMeter::new(chip.subchannels, EngineSet::all()), &words);
     }
 }

@@ -139,7 +139,8 @@ fn bring_up(
         engine_resets: 0,
         idle: IdleCounters::start(&bus)?,
         info: GpuInfo {
-            chip: Chip::Gf100,
+            chip: Chip::GF100,
+            classes: Chip::GF100.classes.for_tenants(),
             tenant_vram: HostVram(host),
             tenant_vram_size: end.saturating_sub(host),
             partition_granule: granule,

@@ -30,7 +30,7 @@ fn vram_page(va: u64, pages: u32, at: HostVram) -> HostMapping {
 fn bring_up_reports_what_tenants_can_have() {
     let driver = driver();
     let info = driver.info();
-    assert_eq!(info.chip, Chip::Gf100);
+    assert_eq!(info.chip, Chip::GF100);
     assert_eq!(info.partition_granule, 16 << 20);
     assert_eq!(info.tenant_vram.0, 16 << 20);
     assert_eq!(info.tenant_vram_size, VRAM - (16 << 20));

@@ -6,9 +6,8 @@
 
 use super::abi::Handle;
 use super::abi::classes::{
-    ChannelParams, Class, CopyParams, FERMI_TWOD_A, GroupParams, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A,
-    HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_CHANNEL_GROUP_A, KEPLER_INLINE_TO_MEMORY_B, MemoryParams,
-    NV01_MEMORY_SYSTEM,
+    ChannelParams, Class, CopyParams, GroupParams, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A,
+    MemoryParams, NV01_MEMORY_SYSTEM, Role,
 };
 use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice, WorkSubmitToken};
 use super::abi::flags::{OWNER, alloc, attr};
@@ -48,9 +47,6 @@ pub struct NewChannel {
     pub userd_offset: u64,
 }
 
-/// Classes that may be made on a channel of graphics.
-const GRAPHICS_CLASSES: [Class; 4] = [FERMI_TWOD_A, KEPLER_INLINE_TO_MEMORY_B, HOPPER_A, HOPPER_COMPUTE_A];
-
 /// The engine that a class is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
@@ -60,12 +56,14 @@ pub enum Allowed {
     Copy(Class),
 }
 
-/// The classes that tenants may have: by number, nothing else is ever passed on.
-pub fn allowed(class: u32) -> Option<Allowed> {
-    if class == HOPPER_DMA_COPY_A.number {
-        return Some(Allowed::Copy(HOPPER_DMA_COPY_A));
+/// The classes of `classes` that tenants may have: by number, nothing else is ever passed on.
+pub fn allowed(classes: &[Class], class: u32) -> Option<Allowed> {
+    let class = *classes.iter().find(|known| known.number == class)?;
+    match class.role {
+        Role::Copy => Some(Allowed::Copy(class)),
+        Role::ThreeD | Role::Compute | Role::TwoD | Role::InlineToMemory => Some(Allowed::Graphics(class)),
+        _ => None,
     }
-    GRAPHICS_CLASSES.into_iter().find(|known| known.number == class).map(Allowed::Graphics)
 }
 
 /// A channel of the NVIDIA driver, with its group.

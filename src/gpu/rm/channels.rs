@@ -17,6 +17,7 @@ use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::nv::classes::Class;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_host::clock::Clock;
 
@@ -119,14 +120,16 @@ const LAST_LOOK: u64 = 10_000_000;
 #[derive(Debug)]
 pub struct Channels {
     engines: EngineTable,
+    /// Classes that tenants may have.
+    classes: Vec<Class>,
     slots: BTreeMap<HostChannel, Slot>,
     turn: usize,
 }
 
 impl Channels {
-    /// A table without channels.
-    pub fn new(engines: EngineTable) -> Self {
-        Self { engines, slots: BTreeMap::new(), turn: 0 }
+    /// A table without channels, whose objects are of these classes.
+    pub fn new(engines: EngineTable, classes: Vec<Class>) -> Self {
+        Self { engines, classes, slots: BTreeMap::new(), turn: 0 }
     }
 
     fn slot(&mut self, channel: HostChannel) -> Result<&mut Slot, GpuError> {
@@ -229,12 +232,15 @@ impl Channels {
         engine: Engine,
     ) -> Result<(), GpuError> {
         let engine_type = self.engines.engine_type(engine);
+        let known = allowed(&self.classes, class);
         let slot = self.slot(channel)?;
         let no_class = GpuError::NoClass { class, engine };
         if slot.objects.contains(&(class, engine)) {
             return Ok(());
         }
-        let (Some(known), Some(engine_type)) = (allowed(class), engine_type) else { return Err(no_class) };
+        let (Some(known), Some(engine_type)) = (known, engine_type) else {
+            return Err(no_class);
+        };
         if !slot.engines.contains(engine.into()) {
             return Err(no_class);
         }

@@ -129,8 +129,10 @@ impl RmDriver {
         let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
         let Helpers { cleaner, pinner, clock, wake } = helpers;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
+        let chip = Chip::GH100;
         let info = GpuInfo {
-            chip: Chip::Gh100,
+            chip,
+            classes: chip.classes.for_tenants(),
             tenant_vram: HostVram(0),
             tenant_vram_size: vram,
             partition_granule: GRANULE,
@@ -158,7 +160,7 @@ impl RmDriver {
             facts,
             cleaner,
             events,
-            channels: Channels::new(table),
+            channels: Channels::new(table, chip.classes.for_tenants()),
             spaces: BTreeMap::new(),
             next_space: 0,
             vram: Vram::new(vram, device.client.kernel().open_files()?),

@@ -1,19 +1,20 @@
 //! Commands for the copy engine to zero a piece of VRAM: mark some places, write zeros everywhere, copy the
 //! marked places out, report.
 //!
-//! Two engines are known. GF100's (classes 90b5 and 90b8) has no fill and copies a line of zeros many times
-//! instead (a source pitch of 0). GH100's (class c8b5) fills with a constant. GF100's graphics engine copies
-//! too (class 9039), for the test of all engines.
+//! Two forms are known. Fermi's copy engines have no fill and copy a line of zeros many times instead (a
+//! source pitch of 0). Those since Kepler fill with a constant. Fermi's graphics engine copies too, for the
+//! test of all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
 use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy};
+use gpuvmk_chip::gh100::methods::copy;
 use gpuvmk_chip::gh100::methods::copy::SET_REMAP_COMPONENTS as REMAP;
-use gpuvmk_chip::gh100::methods::{CLASS_COPY, copy};
+use gpuvmk_chip::nv::classes::{Class, Role};
 use gpuvmk_chip::stream::DMA::SEC_OP;
 use gpuvmk_chip::stream::header;
 use gpuvmk_chip::{Chip, Engine};
 
-/// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
+/// Subchannel of the copy object; where the runlist decides, one that a copy channel's engine is behind.
 const SUBCHANNEL: u8 = 4;
 
 /// LAUNCH_DMA: copies when everything before is done, and makes the result visible.
@@ -28,25 +29,34 @@ const FOUR_WORDS: u32 = REMAP::DST_X.of(REMAP::DST_X::CONST_A)
     | REMAP::COMPONENT_SIZE.of(3)
     | REMAP::NUM_DST_COMPONENTS.of(3);
 
-/// The commands of a chip's copy engine.
+/// The commands of a chip's engine that copies, with its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandFormat {
-    /// GF100: classes 90b5 and 90b8.
-    Fermi(u16),
-    /// GF100's graphics engine: class 9039.
-    FermiM2mf,
-    /// GH100: class c8b5.
-    Hopper,
+    /// Fermi's copy engines.
+    Fermi(Class),
+    /// Fermi's graphics engine.
+    FermiM2mf(Class),
+    /// Copy engines since Kepler.
+    Copy(Class),
 }
 
 impl CommandFormat {
     /// That of an engine of a chip.
     pub(crate) fn of(chip: Chip, engine: Engine) -> Option<Self> {
-        match (chip, engine) {
-            (Chip::Gf100, Engine::COPY0) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
-            (Chip::Gf100, Engine::COPY1) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
-            (Chip::Gf100, Engine::Graphics) => Some(Self::FermiM2mf),
-            (Chip::Gh100, Engine::Copy(_)) => Some(Self::Hopper),
+        let classes = &chip.classes;
+        let class = match engine {
+            // One class for all engines, or one for each.
+            Engine::Copy(number) => match classes.copy {
+                [class] => *class,
+                each => *each.get(usize::from(number.get()))?,
+            },
+            Engine::Graphics => classes.to_memory,
+            _ => return None,
+        };
+        match class.role {
+            Role::Copy => Some(Self::Copy(class)),
+            Role::FermiCopy => Some(Self::Fermi(class)),
+            Role::MemoryToMemory => Some(Self::FermiM2mf(class)),
             _ => None,
         }
     }
@@ -54,9 +64,7 @@ impl CommandFormat {
     /// The class that copies.
     pub(crate) const fn class(self) -> u16 {
         match self {
-            Self::Fermi(class) => class,
-            Self::FermiM2mf => m2mf::CLASS,
-            Self::Hopper => CLASS_COPY,
+            Self::Fermi(class) | Self::FermiM2mf(class) | Self::Copy(class) => class.method_class(),
         }
     }
 }
@@ -90,11 +98,11 @@ pub(super) fn words(dialect: CommandFormat, piece: &Piece) -> Vec<u32> {
     let marked = piece.target.saturating_add(piece.place);
     words.copy((piece.marks, MARK), (marked, STRIDE), low(MARK), places, None);
     match dialect {
-        CommandFormat::Fermi(_) | CommandFormat::FermiM2mf => {
+        CommandFormat::Fermi(_) | CommandFormat::FermiM2mf(_) => {
             let lines = low(piece.size / LINE);
             words.copy((piece.zeros, 0), (piece.target, LINE), low(LINE), lines, None);
         }
-        CommandFormat::Hopper => words.fill(piece.target, low(piece.size / 16)),
+        CommandFormat::Copy(_) => words.fill(piece.target, low(piece.size / 16)),
     }
     let report = Some((piece.semaphore, piece.sequence));
     words.copy((marked, STRIDE), (piece.seen, MARK), low(MARK), places, report);
@@ -152,7 +160,7 @@ impl Words {
                 }
                 self.method(pcopy::EXEC, &[exec]);
             }
-            CommandFormat::FermiM2mf => {
+            CommandFormat::FermiM2mf(_) => {
                 let [_, _, _, _, from_pitch, to_pitch, length, count] = lines;
                 self.method(m2mf::OFFSET_OUT_HIGH, &[to_high, to_low]);
                 let source = [from_high, from_low, from_pitch, to_pitch, length, count];
@@ -165,7 +173,7 @@ impl Words {
                 }
                 self.method(m2mf::EXEC, &[exec]);
             }
-            CommandFormat::Hopper => {
+            CommandFormat::Copy(_) => {
                 self.method(copy::OFFSET_IN_UPPER, &lines);
                 let mut launch = ORDERED
                     | copy::LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()
@@ -207,6 +215,7 @@ fn low(value: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuvmk_chip::nv::classes::{FERMI_DECOMPRESS, FERMI_DMA, HOPPER_DMA_COPY_A};
 
     fn piece() -> Piece {
         Piece {
@@ -223,7 +232,7 @@ mod tests {
 
     #[test]
     fn gf100_copies_a_line_of_zeros_with_pitch_0_between_marks_and_check() {
-        let words = words(CommandFormat::Fermi(0x90b5), &piece());
+        let words = words(CommandFormat::Fermi(FERMI_DMA), &piece());
 
         assert_eq!(words[..2], [0x2001_8000, 0x90b5]);
         // Source, target, pitches, bytes of a line, lines; then start.
@@ -237,7 +246,7 @@ mod tests {
 
     #[test]
     fn gh100_fills_with_a_constant_and_reports_one_word() {
-        let words = words(CommandFormat::Hopper, &piece());
+        let words = words(CommandFormat::Copy(HOPPER_DMA_COPY_A), &piece());
 
         let fill: Vec<u32> = words.iter().copied().skip(13).take(12).collect();
         assert_eq!(fill[..4], [0x2001_81c0, 0, 0x2001_81c2, 0x0303_4444]);
@@ -248,10 +257,13 @@ mod tests {
 
     #[test]
     fn engines_without_a_known_class_have_no_dialect() {
-        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::COPY1), Some(CommandFormat::Fermi(0x90b8)));
-        assert_eq!(CommandFormat::of(Chip::Gf100, Engine::Graphics).map(CommandFormat::class), Some(0x9039));
-        assert_eq!(CommandFormat::of(Chip::Gh100, Engine::COPY2).map(CommandFormat::class), Some(0xc8b5));
-        for (chip, engine) in [(Chip::Gh100, Engine::Graphics), (Chip::Gf100, Engine::COPY2)] {
+        assert_eq!(
+            CommandFormat::of(Chip::GF100, Engine::COPY1),
+            Some(CommandFormat::Fermi(FERMI_DECOMPRESS))
+        );
+        assert_eq!(CommandFormat::of(Chip::GF100, Engine::Graphics).map(CommandFormat::class), Some(0x9039));
+        assert_eq!(CommandFormat::of(Chip::GH100, Engine::COPY2).map(CommandFormat::class), Some(0xc8b5));
+        for (chip, engine) in [(Chip::GH100, Engine::Graphics), (Chip::GF100, Engine::COPY2)] {
             assert_eq!(CommandFormat::of(chip, engine), None);
         }
     }

@@ -14,8 +14,9 @@ use crate::words::halves;
 use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, LAUNCH_DMA, METHODS, SET_REMAP_COMPONENTS as REMAP, surface,
 };
-use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::gh100::methods::{host, role};
 use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 
@@ -269,7 +270,7 @@ const TARGET: Side = Side {
 impl Model for HopperCopy {
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
         match method.method {
-            host::SET_OBJECT if host::SET_OBJECT::NVCLASS.get_u16(method.data) == CLASS_COPY => {}
+            host::SET_OBJECT if role(host::SET_OBJECT::NVCLASS.get(method.data)) == Some(Role::Copy) => {}
             host::SET_OBJECT => return Err(self.refusal()),
             LAUNCH_DMA => {
                 self.check(method.data)?;

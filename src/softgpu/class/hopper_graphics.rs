@@ -13,10 +13,9 @@ use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
 use gpuvmk_chip::gh100::methods::graphics::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
 use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
 use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
-use gpuvmk_chip::gh100::methods::{
-    CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, MethodDef, host, lookup,
-};
+use gpuvmk_chip::gh100::methods::{GRAPHICS_SUBCHANNELS, MethodDef, host, lookup, role};
 use gpuvmk_chip::methods::find;
+use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::stream::Method;
 
 /// Words of the saved state: classes, notifier, and what the classes have.
@@ -58,16 +57,17 @@ impl Default for HopperGraphics {
 /// True for a method that would run a shader or draw.
 fn launches(class: u16, method: u16, data: u32) -> bool {
     let listed = |methods: &'static [MethodDef]| find(methods, method).is_some();
-    match (class, method) {
-        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS_B) => {
+    let Some(role) = role(class.into()) else { return false };
+    match (role, method) {
+        (Role::Compute, graphics::SEND_SIGNALING_PCAS_B) => {
             graphics::SEND_SIGNALING_PCAS_B::SCHEDULE.is_set(data)
         }
-        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS2_B) => {
+        (Role::Compute, graphics::SEND_SIGNALING_PCAS2_B) => {
             let action = PCAS_ACTION.get(data);
             !matches!(action, PCAS_ACTION::NOP | PCAS_ACTION::INVALIDATE | PCAS_ACTION::PREFETCH)
         }
-        (CLASS_3D, _) => listed(graphics::THREED_METHODS),
-        (CLASS_2D, _) => listed(graphics::TWOD_METHODS),
+        (Role::ThreeD, _) => listed(graphics::THREED_METHODS),
+        (Role::TwoD, _) => listed(graphics::TWOD_METHODS),
         _ => false,
     }
 }
@@ -90,7 +90,8 @@ fn refuse_launch(class: u16, method: u16) -> Refusal {
 impl HopperGraphics {
     fn bind(&mut self, method: Method) -> Result<(), Refusal> {
         let class = host::SET_OBJECT::NVCLASS.get_u16(method.data);
-        if ![CLASS_INLINE, CLASS_2D, CLASS_3D, CLASS_COMPUTE].contains(&class) {
+        let graphics = [Role::InlineToMemory, Role::TwoD, Role::ThreeD, Role::Compute];
+        if !role(class.into()).is_some_and(|role| graphics.contains(&role)) {
             return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), class });
         }
         if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
@@ -116,10 +117,10 @@ impl HopperGraphics {
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         let [own, in_threed, in_compute] = &mut self.inline;
-        let (inline, reports): (_, Option<(&mut Reports, &Form)>) = match class {
-            CLASS_INLINE => (own, None),
-            CLASS_3D => (in_threed, Some((&mut self.threed, &THREED))),
-            CLASS_COMPUTE => (in_compute, Some((&mut self.compute, &COMPUTE))),
+        let (inline, reports): (_, Option<(&mut Reports, &Form)>) = match role(class.into()) {
+            Some(Role::InlineToMemory) => (own, None),
+            Some(Role::ThreeD) => (in_threed, Some((&mut self.threed, &THREED))),
+            Some(Role::Compute) => (in_compute, Some((&mut self.compute, &COMPUTE))),
             _ => return Ok(()),
         };
         if let Some((reports, form)) = reports {

@@ -127,7 +127,8 @@ impl Executor {
             large_pages_64k: false,
         });
         let info = GpuInfo {
-            chip: Chip::Gh100,
+            chip: Chip::GH100,
+            classes: gh100::methods::GSP_CLASSES.clone(),
             tenant_vram: HostVram(own),
             tenant_vram_size: vram.saturating_sub(own),
             partition_granule: own,

@@ -19,7 +19,7 @@ use gpuvmk_aggregator::event_ring::{self, EventConsumer, EventProducer, Notifica
 use gpuvmk_aggregator::interleave::{
     Found, Program, World as Shared, explore, forget, point, saw, wait_until,
 };
-use gpuvmk_chip::Chip;
+use gpuvmk_chip::{Chip, Face};
 use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 
 /// The engines of two pieces of work, one after the other: ends of one engine merge.
@@ -141,7 +141,7 @@ impl HandOver {
             handler: Mutex::default(),
             broken: case.broken,
         });
-        let mut config = VgpuConfig::of(case.chip);
+        let mut config = VgpuConfig::of(case.chip).unwrap();
         config.mediator.bar3 = Bar3::Trapped;
         let vgpu = Vgpu::new(link.clone(), grant(), config).unwrap();
         let pending = Arc::new(Pending::default());
@@ -176,15 +176,15 @@ impl HandOver {
     /// What a driver does before its first sleep.
     fn set_up(&self) {
         self.vgpu.write(Region::Config, 4, &[6, 0]).unwrap();
-        match self.case.chip {
-            Chip::Gf100 => {
+        match self.case.chip.face {
+            Face::Registers => {
                 self.vgpu.write(Region::Config, 0x6a, &[1, 0]).unwrap();
                 self.write(0x200, 0x100);
                 self.write(0x2628, 1);
                 self.write(0x2140, if self.case.masks { 0x7fff_ffff } else { 0xffff_ffff });
                 self.write(0x140, 1);
             }
-            Chip::Gh100 => {
+            Face::Gsp => {
                 let control = msi_control(&self.vgpu);
                 self.vgpu.write(Region::Config, control, &[1, 0]).unwrap();
                 self.write(0xb8_1204, if self.case.masks { 0 } else { 0x3f });
@@ -293,11 +293,11 @@ fn access<T: Hash + Copy>(world: &Arc<HandOver>, access: impl FnOnce(&HandOver) 
 
 /// Notifications reach the driver from now on, or do not.
 fn allow(world: &Arc<HandOver>, allowed: bool) {
-    match world.case.chip {
-        Chip::Gf100 => {
+    match world.case.chip.face {
+        Face::Registers => {
             access(world, |world| world.write(0x2140, if allowed { 0xffff_ffff } else { 0x7fff_ffff }));
         }
-        Chip::Gh100 => {
+        Face::Gsp => {
             access(world, |world| world.write(if allowed { 0xb8_1204 } else { 0xb8_1404 }, 0x3f));
         }
     }
@@ -344,8 +344,8 @@ fn handler(world: &Arc<HandOver>) {
             return;
         }
         world.take_message();
-        match world.case.chip {
-            Chip::Gf100 => {
+        match world.case.chip.face {
+            Face::Registers => {
                 access(world, |world| {
                     world.write(0x140, 0);
                     world.vgpu.write(Region::Bar(0), 0x8_8704, &[0xff]).unwrap();
@@ -362,7 +362,7 @@ fn handler(world: &Arc<HandOver>) {
                 }
                 access(world, |world| world.write(0x140, 1));
             }
-            Chip::Gh100 => {
+            Face::Gsp => {
                 access(world, |world| world.write(0xb8_1610, 0xf));
                 if access(world, |world| world.read(0xb8_1600)) & 1 != 0 {
                     let leaf = access(world, |world| world.read(0xb8_1004) & world.read(0xb8_1204));
@@ -444,26 +444,26 @@ fn nobody_sleeps_for_ever(chip: Chip, work: [Engine; 2], resets: bool) {
 
 #[test]
 fn end_of_work_reaches_the_process_on_a_gf100_in_every_order() {
-    nobody_sleeps_for_ever(Chip::Gf100, SAME, false);
-    nobody_sleeps_for_ever(Chip::Gf100, DIFFERENT, false);
+    nobody_sleeps_for_ever(Chip::GF100, SAME, false);
+    nobody_sleeps_for_ever(Chip::GF100, DIFFERENT, false);
 }
 
 #[test]
 fn end_of_work_reaches_the_process_on_a_gh100_in_every_order() {
-    nobody_sleeps_for_ever(Chip::Gh100, SAME, false);
-    nobody_sleeps_for_ever(Chip::Gh100, DIFFERENT, false);
+    nobody_sleeps_for_ever(Chip::GH100, SAME, false);
+    nobody_sleeps_for_ever(Chip::GH100, DIFFERENT, false);
 }
 
 #[test]
 fn end_of_work_reaches_the_process_when_the_function_is_reset_meanwhile() {
-    nobody_sleeps_for_ever(Chip::Gf100, SAME, true);
-    nobody_sleeps_for_ever(Chip::Gh100, SAME, true);
+    nobody_sleeps_for_ever(Chip::GF100, SAME, true);
+    nobody_sleeps_for_ever(Chip::GH100, SAME, true);
 }
 
 #[test]
 #[ignore = "some minutes: three interruptions are needed"]
 fn search_finds_a_link_that_looks_before_it_says_what_interests() {
-    let case = Case { chip: Chip::Gf100, work: SAME, masks: true, posts: false, resets: false, broken: true };
+    let case = Case { chip: Chip::GF100, work: SAME, masks: true, posts: false, resets: false, broken: true };
     // The aggregator's thread, the process, and the aggregator's thread again.
     let found = search(case, 3);
     assert!(found.problem.is_some_and(|problem| problem.contains("sleep for ever")));

@@ -38,7 +38,7 @@ pub fn vgpu(chip: Chip, service: &Arc<ServiceHandle>) -> Arc<Vgpu> {
 
 /// Windows that are mapped wherever what they show is, as under `gpuvmk vmm`.
 pub fn config(chip: Chip) -> VgpuConfig {
-    let mut config = VgpuConfig::of(chip);
+    let mut config = VgpuConfig::of(chip).unwrap();
     config.mediator.bar3 = Bar3::Trapped;
     config
 }

@@ -59,7 +59,7 @@ pub fn hello(name: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         name: name.to_owned(),
-        chip: Chip::Gf100.into(),
+        chip: Chip::GF100.into(),
         vram: 64 << 20,
         channels: 8,
         share: Share::default(),

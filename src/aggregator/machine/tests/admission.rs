@@ -11,7 +11,7 @@ fn admission_is_refused_with_the_reason() {
         (hello(""), RefusalKind::Name),
         (hello("../etc"), RefusalKind::Name),
         (hello("two\nlines"), RefusalKind::Name),
-        (Hello { chip: Chip::Gh100.into(), ..hello("x") }, RefusalKind::Chip),
+        (Hello { chip: Chip::GH100.into(), ..hello("x") }, RefusalKind::Chip),
         (Hello { vram: 0, ..hello("x") }, RefusalKind::Protocol),
         (Hello { vram: 257 * MIB, ..hello("x") }, RefusalKind::Exhausted),
         (Hello { vram: u64::MAX, ..hello("x") }, RefusalKind::Exhausted),

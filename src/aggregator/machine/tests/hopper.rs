@@ -16,7 +16,7 @@ fn hopper() -> (Machine, Fake, TenantId, TenantId) {
     let mut machine =
         Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(PolicyKind::Fifo, Settings::default()));
     let [a, b] = ["a", "b"].map(|name| {
-        let wish = Hello { chip: Chip::Gh100.into(), ..hello(name) };
+        let wish = Hello { chip: Chip::GH100.into(), ..hello(name) };
         machine.admit(&wish, T0).unwrap().tenant
     });
     for (tenant, engines) in [(a, GR), (b, EngineSet::COPY1)] {
@@ -54,7 +54,7 @@ fn grant_says_what_the_gpu_can_address() {
         Machine::new(Box::new(gpu), None, Scheduler::new(PolicyKind::Fifo, Settings::default()));
     assert_eq!(machine.admit(&hello("old"), T0).unwrap_err().kind, RefusalKind::Chip);
 
-    let welcome = machine.admit(&Hello { chip: Chip::Gh100.into(), ..hello("x") }, T0).unwrap().welcome;
+    let welcome = machine.admit(&Hello { chip: Chip::GH100.into(), ..hello("x") }, T0).unwrap().welcome;
 
     assert_eq!((welcome.va_bits, welcome.page_shifts), (57, vec![12, 16, 21, 29]));
     assert!(welcome.slow_vram_reads);

@@ -51,7 +51,7 @@ impl Rig {
     }
 
     fn hello(name: &str, vram: u64, channels: u16) -> Hello {
-        Hello { chip: Chip::Gh100.into(), vram, channels, ..hello(name) }
+        Hello { chip: Chip::GH100.into(), vram, channels, ..hello(name) }
     }
 
     fn admit(&mut self, name: &str, vram: u64, channels: u16) -> TenantId {

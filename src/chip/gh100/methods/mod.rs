@@ -15,9 +15,11 @@ pub mod inline;
 pub mod report;
 
 use crate::EngineSet;
+use crate::catalogue::{Chip, Face};
 pub use crate::methods::{ClassDef, MethodDef};
 use crate::methods::{find, masked, method, run};
-use crate::nv::classes;
+use crate::nv::classes::{self, Class, Role};
+use std::sync::LazyLock;
 
 /// HOPPER_CHANNEL_GPFIFO_A: the channel itself.
 pub const CLASS_HOST: u16 = classes::HOPPER_CHANNEL_GPFIFO_A.method_class();
@@ -40,7 +42,7 @@ pub const SUBCHANNEL_SOFTWARE: u8 = 5;
 /// Classes of subchannels 0 to 3 of the graphics runlist, unless SET_OBJECT says otherwise.
 pub const GRAPHICS_SUBCHANNELS: [u16; 4] = [CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, CLASS_2D];
 
-/// The classes, in ascending order.
+/// The classes that GH100's drivers use, in ascending order.
 pub const CLASSES: &[ClassDef] = &[
     ClassDef { class: CLASS_2D, name: classes::FERMI_TWOD_A.name, methods: graphics::TWOD_METHODS },
     ClassDef { class: CLASS_INLINE, name: classes::KEPLER_INLINE_TO_MEMORY_B.name, methods: inline::METHODS },
@@ -54,18 +56,29 @@ pub const CLASSES: &[ClassDef] = &[
     },
 ];
 
-/// The engines that have objects of a class.
-pub fn class_engines(class: u32) -> EngineSet {
-    match u16::try_from(class) {
-        Ok(CLASS_COPY) => EngineSet::COPIES,
-        Ok(CLASS_COMPUTE | CLASS_3D | CLASS_2D | CLASS_INLINE) => EngineSet::GRAPHICS,
-        _ => EngineSet::empty(),
-    }
+/// The classes of all chips whose drivers ask GSP, in ascending order. Those of one role have the same
+/// methods, as far as they are known here.
+pub static GSP_CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
+    let mut all: Vec<Class> =
+        Chip::with_face(Face::Gsp).flat_map(|chip| chip.classes.for_tenants()).collect();
+    all.sort_by_key(|class| class.number);
+    all.dedup();
+    all
+});
+
+/// What objects of a class do, if it is one of [`GSP_CLASSES`].
+pub fn role(class: u32) -> Option<Role> {
+    let found = GSP_CLASSES.binary_search_by_key(&class, |known| known.number).ok()?;
+    GSP_CLASSES.get(found).map(|class| class.role)
 }
 
-/// The class with this number.
-pub fn class(number: u16) -> Option<&'static ClassDef> {
-    CLASSES.iter().find(|class| class.class == number)
+/// The engines that have objects of a class.
+pub fn class_engines(class: u32) -> EngineSet {
+    match role(class) {
+        Some(Role::Copy) => EngineSet::COPIES,
+        Some(Role::Compute | Role::ThreeD | Role::TwoD | Role::InlineToMemory) => EngineSet::GRAPHICS,
+        _ => EngineSet::empty(),
+    }
 }
 
 /// What a method of an object of class `number` is, by the tables.
@@ -73,12 +86,16 @@ pub fn lookup(number: u16, address: u16) -> Option<&'static MethodDef> {
     if address < host::ENGINE_METHODS {
         return find(host::METHODS, address);
     }
-    let own = find(class(number)?.methods, address);
-    let graphics = matches!(number, CLASS_2D | CLASS_INLINE | CLASS_3D | CLASS_COMPUTE);
-    let inline = matches!(number, CLASS_3D | CLASS_COMPUTE);
-    own.or_else(|| if graphics { find(graphics::METHODS, address) } else { None })
-        .or_else(|| if inline { find(inline::METHODS, address) } else { None })
-        .or_else(|| if inline { find(report::METHODS, address) } else { None })
+    let role = role(number.into())?;
+    let tables: &[&'static [MethodDef]] = match role {
+        Role::Copy => &[copy::METHODS],
+        Role::TwoD => &[graphics::TWOD_METHODS, graphics::METHODS],
+        Role::InlineToMemory => &[inline::METHODS, graphics::METHODS],
+        Role::ThreeD => &[graphics::THREED_METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
+        Role::Compute => &[graphics::COMPUTE_METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
+        _ => &[],
+    };
+    tables.iter().find_map(|methods| find(methods, address))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use gpuvmk_pci::mapping::{Access, Mapping};
 fn info_describes_a_gh100() {
     let rig = Rig::new();
     let info = rig.gpu.info();
-    assert_eq!((info.chip, info.va_bits, info.userd_granule), (Chip::Gh100, 57, 512));
+    assert_eq!((info.chip, info.va_bits, info.userd_granule), (Chip::GH100, 57, 512));
     assert_eq!(info.page_shifts, [12, 16, 21, 29]);
     assert_eq!(info.tenant_vram, HostVram(16 << 20));
     assert_eq!(info.tenant_vram_size, 64 << 20);

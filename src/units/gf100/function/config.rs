@@ -48,7 +48,7 @@ pub struct Gf100Config {
 impl Default for Gf100Config {
     fn default() -> Self {
         Self {
-            device_id: 0x06c0,
+            device_id: gpuvmk_chip::gf100::DEVICE_ID,
             revision: 0xa3,
             subsystem_vendor: VENDOR,
             subsystem: 0x0001,

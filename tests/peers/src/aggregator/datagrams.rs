@@ -117,7 +117,7 @@ pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         ("too much VRAM", Hello { vram: 1 << 40, ..good.clone() }),
         ("all VRAM that a number can say", Hello { vram: u64::MAX, ..good.clone() }),
         ("too many channels", Hello { channels: u16::MAX, ..good.clone() }),
-        ("another chip", Hello { chip: Chip::Gh100.into(), ..good.clone() }),
+        ("another chip", Hello { chip: Chip::GH100.into(), ..good.clone() }),
         ("a chip of 17 bytes", Hello { chip: "x".repeat(17).into(), ..good.clone() }),
         ("another version", Hello { version: 99, ..good.clone() }),
         ("no weight", with_weight(0)),

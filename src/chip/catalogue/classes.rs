@@ -1,0 +1,68 @@
+//! The classes of a chip, by what they are for.
+
+use crate::nv::classes::{Class, Role};
+
+/// The classes that drivers of a chip use.
+#[derive(Clone, Copy, Debug)]
+pub struct ChipClasses {
+    /// Channels.
+    pub channel: Class,
+    /// Copy engines. A chip may have one class for each engine.
+    pub copy: &'static [Class],
+    /// 3D.
+    pub three_d: Class,
+    /// Compute.
+    pub compute: Class,
+    /// 2D.
+    pub two_d: Class,
+    /// Data from the command stream, or from memory, to memory.
+    pub to_memory: Class,
+    /// The page with the doorbell, where the chip has one.
+    pub usermode: Option<Class>,
+}
+
+impl ChipClasses {
+    /// The classes that a channel of a tenant may name, its own first. A physical GPU must have all of them.
+    pub fn for_tenants(&self) -> Vec<Class> {
+        let mut all = vec![self.channel];
+        all.extend(self.copy);
+        all.extend([self.three_d, self.compute, self.two_d, self.to_memory]);
+        all
+    }
+
+    /// The class for this.
+    pub fn of(&self, role: Role) -> Option<Class> {
+        self.for_tenants().into_iter().chain(self.usermode).find(|class| class.role == role)
+    }
+
+    /// The first class that a physical GPU lacks.
+    pub fn missing(&self, offered: &[Class]) -> Option<Class> {
+        self.for_tenants().into_iter().find(|class| !offered.contains(class))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Chip;
+
+    #[test]
+    fn each_class_is_what_its_place_says() {
+        for chip in Chip::ALL {
+            let classes = chip.classes;
+            for class in classes.for_tenants() {
+                assert!(classes.of(class.role).is_some(), "{chip}: {}", class.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for chip in Chip::ALL {
+            let mut offered = chip.classes.for_tenants();
+            assert_eq!(chip.classes.missing(&offered), None);
+            while let Some(gone) = offered.pop() {
+                assert_eq!(chip.classes.missing(&offered), Some(gone));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The chips that guests can be shown, as rows of facts. Configuration, admission, documents and tests read
+//! them here (docs/adr/0018-catalogue.md). docs/chips.md is written from them.
+
+mod classes;
+pub mod document;
+mod fermi;
+mod hopper;
+mod row;
+
+pub use classes::ChipClasses;
+pub use row::{ChipRow, Face, Family, Subchannels};
+
+use std::fmt;
+use std::ops::Deref;
+
+/// The chips: constant, row.
+macro_rules! chips {
+    ($($chip:ident = $row:path;)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        enum Place {
+            $($chip,)+
+        }
+
+        impl Chip {
+            /// All chips, oldest first.
+            pub const ALL: &'static [Self] = &[$(Self(Place::$chip),)+];
+
+            $(
+                #[doc = concat!(stringify!($chip), ".")]
+                pub const $chip: Self = Self(Place::$chip);
+            )+
+
+            /// What is known about it.
+            pub const fn row(self) -> &'static ChipRow {
+                match self.0 {
+                    $(Place::$chip => &$row,)+
+                }
+            }
+        }
+    };
+}
+
+/// A chip that a vGPU presents. It gives access to the facts of its [`ChipRow`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chip(Place);
+
+chips! {
+    GF100 = fermi::GF100;
+    GH100 = hopper::GH100;
+}
+
+impl Chip {
+    /// Name as users write it in configuration files, and as both ends of a link tell it.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The chip of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|chip| chip.name() == name)
+    }
+
+    /// Those with this face.
+    pub fn with_face(face: Face) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |chip| chip.face == face)
+    }
+}
+
+impl Deref for Chip {
+    type Target = ChipRow;
+
+    fn deref(&self) -> &ChipRow {
+        self.row()
+    }
+}
+
+impl fmt::Debug for Chip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Chip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_constants_agree_and_differ() {
+        for (place, chip) in Chip::ALL.iter().enumerate() {
+            assert_eq!(format!("{:?}", chip.0), chip.name(), "a constant with the row of another chip");
+            assert_eq!(Chip::by_name(chip.name()), Some(*chip));
+            assert!(Chip::ALL[..place].iter().all(|other| other < chip && other.boot_0 != chip.boot_0));
+        }
+        assert_eq!(Chip::by_name("gf100"), None);
+    }
+
+    #[test]
+    fn older_chips_come_first() {
+        assert!(Chip::ALL.is_sorted_by_key(|chip| chip.family));
+    }
+
+    #[test]
+    fn rows_are_sound() {
+        for chip in Chip::ALL {
+            assert!(chip.vram.0 < chip.vram.1 && chip.software_vram.0 < chip.software_vram.1, "{chip}");
+            assert!(chip.channels > 0, "{chip}");
+            let classes = chip.classes.for_tenants();
+            assert!(
+                classes.iter().all(|class| classes.iter().filter(|c| *c == class).count() == 1),
+                "{chip}"
+            );
+        }
+    }
+}
