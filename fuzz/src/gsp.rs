@@ -2,25 +2,48 @@
 //! sense whatever the driver says, before a suspension and after one: channels in free slots, nothing in
 //! empty ones; objects stay below their limits; and a new boot finds it as good as new.
 
-mod back;
 pub(crate) mod rpc;
 mod sleep;
 
+use gpuvmk::backend::{Backend as _, ChannelRefusal};
 use gpuvmk::chip::addr::{GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
-use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk::chip::{AccessKind, Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
 use gpuvmk::gsp::hal::GH100;
 use gpuvmk::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
+use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
 
-use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
+use crate::gsp_queues::{LIBOS, PLACES, Queues, RAM_BYTES, Ram};
 use crate::input::Input;
 use crate::log_sink;
-use back::{BASE, Back, CHANNELS, VRAM};
+
+/// Bus address of the system memory.
+const BASE: u64 = 1 << 32;
+const VRAM: u64 = 64 << 20;
+const CHANNELS: u16 = 8;
 
 /// So few objects that a driver meets its limits.
 const LIMITS: ObjectLimits = ObjectLimits { total: 64, per_client: 16 };
+/// The back's answers to requests of channels.
+const REFUSALS: [Option<ChannelRefusal>; 5] =
+    [None, None, Some(ChannelRefusal::Exhausted), Some(ChannelRefusal::Invalid), Some(ChannelRefusal::Lost)];
 /// Objects of the firmware's own.
 const OWN: usize = 3;
+
+impl Ram for FakeGspBack {
+    fn put(&self, offset: u64, data: &[u8]) {
+        // What does not fit is not written.
+        let _ = self.write_memory(bus(BASE.wrapping_add(offset)), data);
+    }
+
+    fn get(&self, offset: u64, data: &mut [u8]) {
+        let _ = self.read_memory(bus(BASE.wrapping_add(offset)), data);
+    }
+}
+
+fn bus(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::SystemCoherent, address }
+}
 
 /// Talks to a GSP.
 pub fn run(data: &[u8]) {
@@ -31,7 +54,8 @@ pub fn run(data: &[u8]) {
         EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
         EngineSet::GRAPHICS,
     ]);
-    let back = Back::new(engines);
+    let ram = BASE..BASE + RAM_BYTES;
+    let back = FakeGspBack::new(FakeGspBackConfig { vram: VRAM, ram, channels: CHANNELS, engines });
     let config = GspConfig { hal: &GH100, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
@@ -52,11 +76,11 @@ pub fn run(data: &[u8]) {
         }
     }
     // A driver that comes next.
-    back.obey();
+    back.refuse(None);
     let mut queues = Queues::prepare(&back, BASE);
     gsp.boot(&back, BASE + LIBOS).expect("good arguments");
     assert_eq!(gsp.objects(), OWN, "objects of the last driver stay");
-    assert!(back.is_empty(), "channels of the last driver stay");
+    assert!(back.live().is_empty(), "channels of the last driver stay");
     let record = queues.record(rpc::STATIC_INFO, &[0; 0x678]);
     queues.push(&back, &record);
     let before = queues.messages(&back);
@@ -64,7 +88,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(queues.messages(&back), before + 1, "GSP does not answer");
 }
 
-fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, queues: &mut Queues) {
+fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &FakeGspBack, queues: &mut Queues) {
     match input.below(16) {
         0 => {
             let address = match input.below(4) {
@@ -88,7 +112,7 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, qu
             back.put(place, input.bytes(16));
         }
         2 => queues.read_all(back),
-        3 => back.refuse(input),
+        3 => back.refuse(input.pick(&REFUSALS)),
         4 => {
             let channel = GuestChannel(if input.flag() { input.u16() } else { u16::from(input.below(6)) });
             let cause = match input.below(4) {
@@ -110,7 +134,10 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, qu
         5 => {
             let (runlist, chid) = (u16::from(input.below(4)), u16::from(input.below(20)));
             if let Some(target) = gsp.doorbell_target(runlist, chid) {
-                assert!(back.exists(target.channel), "a doorbell of a channel that is not there");
+                assert!(
+                    back.live().contains_key(&target.channel.0),
+                    "a doorbell of a channel that is not there"
+                );
             }
         }
         6 | 7 => {

@@ -11,6 +11,8 @@ mod completions;
 mod engine;
 mod gsp;
 mod interest;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod windows;
 
 use std::os::fd::BorrowedFd;

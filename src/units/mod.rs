@@ -8,8 +8,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod counters;
-#[cfg(test)]
-mod deferred_completions;
 mod direct_windows;
 pub mod gf100;
 pub mod gsp_face;

@@ -334,7 +334,7 @@ fn channel(input: &mut Input<'_>) -> Vec<u8> {
         if input.below(8) == 7 { input.u32() } else { ((chid % 8) << 8) | ((chid / 8) << 12) | (1 << 21) };
     parameters.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
     parameters.engineType = if input.below(8) == 7 { input.u32() } else { input.pick(&[1, 9, 10, 11]) };
-    parameters.userdMem.base = input.near(&[0x10_0000, super::back::VRAM, 0]);
+    parameters.userdMem.base = input.near(&[0x10_0000, super::VRAM, 0]);
     parameters.userdMem.size = 0x200;
     parameters.userdMem.addressSpace = if input.below(8) == 7 { input.u8().into() } else { ADDR_FBMEM };
     parameters.as_bytes().to_vec()
@@ -370,7 +370,7 @@ fn control(input: &mut Input<'_>) -> Vec<u8> {
 
 fn directory(input: &mut Input<'_>) -> Vec<u8> {
     let mut parameters = NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS::new_zeroed();
-    parameters.physAddress = input.near(&[0x20_0000, super::back::VRAM]);
+    parameters.physAddress = input.near(&[0x20_0000, super::VRAM]);
     parameters.numEntries = if input.below(8) == 7 { input.u32() } else { 2 };
     parameters.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
     parameters.as_bytes().to_vec()

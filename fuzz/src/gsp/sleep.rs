@@ -3,10 +3,10 @@
 
 use gpuvmk::gsp::abi::common::suspend::{GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta};
 use gpuvmk::gsp::{BootError, Gsp, GspConfig};
+use gpuvmk_backend::testing::FakeGspBack;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::back::{BASE, Back};
-use super::rpc;
+use super::{BASE, rpc};
 use crate::gsp_queues::{Queues, Ram as _};
 use crate::input::Input;
 
@@ -23,7 +23,7 @@ const PLACES: [u64; 8] = [META, META + 16, META + 24, FIRST, SECOND, THIRD, DATA
 const HEADER: usize = 32;
 
 /// Suspends GSP.
-pub(super) fn suspend(gsp: &mut Gsp, back: &Back, queues: &mut Queues) {
+pub(super) fn suspend(gsp: &mut Gsp, back: &FakeGspBack, queues: &mut Queues) {
     let mut meta = GspFwSRMeta::new_zeroed();
     meta.magic = GSP_FW_SR_META_MAGIC;
     meta.revision = GSP_FW_SR_META_REVISION;
@@ -48,7 +48,7 @@ pub(super) fn resume(
     input: &mut Input<'_>,
     gsp: &mut Gsp,
     config: GspConfig,
-    back: &Back,
+    back: &FakeGspBack,
     queues: &mut Queues,
 ) {
     if input.flag() {
@@ -65,7 +65,7 @@ pub(super) fn resume(
         Err(BootError::Saved(error)) => {
             drop(error.to_string());
             assert_eq!(gsp.objects(), 0, "something is left of a state that was refused");
-            assert!(back.is_empty(), "channels are left of a state that was refused");
+            assert!(back.live().is_empty(), "channels are left of a state that was refused");
         }
         Err(other) => panic!("{other}"),
     }
@@ -79,7 +79,7 @@ pub(super) fn resume(
 }
 
 /// Changes what is kept, and makes its checksum right.
-fn change(input: &mut Input<'_>, back: &Back) {
+fn change(input: &mut Input<'_>, back: &FakeGspBack) {
     let mut state = vec![0; usize::try_from(PAGES).unwrap_or(0) * 0x1000];
     back.get(DATA, &mut state);
     let (header, body) = state.split_at_mut(HEADER);

@@ -33,7 +33,7 @@ pub fn arguments_outside_memory_are_told_with_their_address() {
     let mut driver = Driver::new(config());
 
     assert_eq!(driver.boot(1 << 40), Err(BootError::NoMemory(1 << 40)));
-    driver.back.put(RMARGS, &(1u64 << 41).to_le_bytes());
+    driver.back.put_ram(RMARGS, &(1u64 << 41).to_le_bytes());
     assert_eq!(driver.boot(LIBOS), Err(BootError::NoMemory(1 << 41)));
 }
 
@@ -52,10 +52,10 @@ pub fn contradicting_arguments_are_refused_and_a_later_boot_works() {
         (LIBOS + 3 * 32 + 16, words(&[0x10, 0])),
     ];
     for (address, value) in bad {
-        let before = driver.back.get(address, value.len());
-        driver.back.put(address, &value);
+        let before = driver.back.ram(address, value.len());
+        driver.back.put_ram(address, &value);
         let refused = driver.boot(LIBOS);
-        driver.back.put(address, &before);
+        driver.back.put_ram(address, &before);
         assert!(
             matches!(refused, Err(BootError::Arguments(_) | BootError::NoMemory(_))),
             "{address:#x} {value:?} {refused:?}"

@@ -2,10 +2,10 @@
 
 use super::config;
 use super::driver::{ALLOC, Driver, poke, words};
-use super::fake::Call;
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory, start};
 use crate::model::GspConfig;
 use gpuvmk_backend::ChannelRefusal;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::GuestChannel;
 
@@ -124,16 +124,16 @@ pub fn refusals_of_the_back_reach_the_driver_and_leave_nothing() {
         (ChannelRefusal::Lost, 0x0f, 0x0f),
     ] {
         let mut driver = driver();
-        *driver.back.refusal.lock().unwrap() = Some(refusal);
+        driver.back.refuse(Some(refusal));
         let objects = driver.gsp.objects();
 
         assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), channel_status);
         assert_eq!(driver.gsp.objects(), objects);
         assert_eq!(driver.gsp.doorbell_target(0, 1), None);
 
-        *driver.back.refusal.lock().unwrap() = None;
+        driver.back.refuse(None);
         assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
-        *driver.back.refusal.lock().unwrap() = Some(refusal);
+        driver.back.refuse(Some(refusal));
         assert_eq!(driver.alloc(CLIENT, CHANNEL, 7, 0xcbc0, &[]), object_status);
         assert_eq!(driver.control(CLIENT, CHANNEL, 0xa06f_0103, &[1, 0]).0, channel_status);
     }
@@ -150,11 +150,11 @@ pub fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
         assert_eq!(driver.alloc(CLIENT, CHANNEL, handle, class, &[]), 0);
     }
 
-    let graphics = |class| Call::Object(0, class, Engine::Graphics);
+    let graphics = |class| BackCall::Object(0, class, Engine::Graphics);
     assert_eq!(
         driver.back.calls(),
         [
-            Call::Object(0, 0xc8b5, Engine::COPY0),
+            BackCall::Object(0, 0xc8b5, Engine::COPY0),
             graphics(0x902d),
             graphics(0xcb97),
             graphics(0xa140),
@@ -211,7 +211,7 @@ pub fn scheduling_goes_to_the_back_both_ways() {
 
     assert_eq!(driver.control(CLIENT, CHANNEL, 0xa06f_0103, &[0, 0]).0, 0);
 
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, true), Call::Schedule(0, false)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, true), BackCall::Schedule(0, false)]);
 }
 
 #[test]
@@ -226,10 +226,10 @@ pub fn holding_all_channels_back_spares_those_that_do_not_run() {
 
     assert_eq!(toggle(&mut driver, 1), 0);
     start(&mut driver, CLIENT, 2, 1);
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, false)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, false)]);
     assert_eq!(toggle(&mut driver, 0), 0);
 
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, true), Call::Schedule(1, true)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, true), BackCall::Schedule(1, true)]);
 }
 
 #[test]
@@ -242,7 +242,7 @@ pub fn every_way_to_free_takes_the_channel_from_the_back_once() {
 
         assert_eq!(driver.free(CLIENT, object), 0);
 
-        assert_eq!(driver.back.calls(), [Call::Destroy(0)], "{object:#x}");
+        assert_eq!(driver.back.calls(), [BackCall::Destroy(0)], "{object:#x}");
         assert_ne!(driver.free(CLIENT, CHANNEL), 0);
         assert_eq!(driver.gsp.doorbell_target(0, 1), None);
     }

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 
-use super::fake::Fake;
 use crate::model::{BootError, Effect, Gsp, GspConfig};
+use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
+use gpuvmk_chip::EngineSet;
 use gpuvmk_saved_state::testing::through_text;
 
 pub const ALLOC_MEMORY: u32 = 4;
@@ -66,7 +67,7 @@ const EACH: u32 = 64;
 pub struct Driver {
     pub gsp: Gsp,
     config: GspConfig,
-    pub back: Fake,
+    pub back: FakeGspBack,
     pages: Vec<u64>,
     write: u32,
     element: u32,
@@ -92,7 +93,12 @@ impl Driver {
         let mut driver = Self {
             gsp: Gsp::new(config),
             config,
-            back: Fake::new(4 << 20),
+            back: FakeGspBack::new(FakeGspBackConfig {
+                vram: 256 << 20,
+                ram: 0..4 << 20,
+                channels: 64,
+                engines: EngineSet::all(),
+            }),
             pages,
             write: 0,
             element: 0,
@@ -107,7 +113,7 @@ impl Driver {
 
     fn arguments(&mut self) {
         let table: Vec<_> = self.pages.iter().flat_map(|page| page.to_le_bytes()).collect();
-        self.back.put(self.pages[0], &table);
+        self.back.put_ram(self.pages[0], &table);
         self.shared_put(COMMANDS, &words(&[0, 0x4_0000, 0x1000, COUNT, 0, 1, 32, 0x1000]));
         let region = |name: &[u8], address: u64| {
             let id = name.iter().fold(0u64, |id, letter| id << 8 | u64::from(*letter));
@@ -120,14 +126,14 @@ impl Driver {
             .flat_map(|name| region(name, 0x3_0000))
             .chain(region(b"RMARGS", RMARGS))
             .collect();
-        self.back.put(LIBOS, &regions);
+        self.back.put_ram(LIBOS, &regions);
         let mut arguments = vec![0; 0x48];
         poke(&mut arguments, 0, &self.pages[0].to_le_bytes());
         poke(&mut arguments, 8, &words(&[129]));
         poke(&mut arguments, 16, &COMMANDS.to_le_bytes());
         poke(&mut arguments, 24, &MESSAGES.to_le_bytes());
         arguments[0x30] = 1;
-        self.back.put(RMARGS, &arguments);
+        self.back.put_ram(RMARGS, &arguments);
     }
 
     /// Boots, and takes INIT_DONE.
@@ -152,12 +158,12 @@ impl Driver {
     }
 
     pub fn shared_get(&self, offset: u64, size: usize) -> Vec<u8> {
-        (offset..).take(size).flat_map(|at| self.back.get(self.place(at), 1)).collect()
+        (offset..).take(size).flat_map(|at| self.back.ram(self.place(at), 1)).collect()
     }
 
     pub fn shared_put(&self, offset: u64, data: &[u8]) {
         for (index, chunk) in data.chunks(PAGE).enumerate() {
-            self.back.put(self.place(offset + (index * PAGE) as u64), chunk);
+            self.back.put_ram(self.place(offset + (index * PAGE) as u64), chunk);
         }
     }
 

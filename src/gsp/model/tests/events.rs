@@ -2,9 +2,9 @@
 
 use super::config;
 use super::driver::{Driver, STATIC_INFO, UNLOADING, words};
-use super::fake::Call;
 use super::probe::{DEVICE, channel, client, set_page_directory, start};
 use crate::model::Effect;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
@@ -58,7 +58,7 @@ pub fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
     assert_eq!(driver.control(CLIENT, 1, 0xa06f_0103, &[1, 0]).0, 0x40);
     assert_eq!(driver.control(CLIENT, 1, 0xa06f_0103, &[0, 0]).0, 0);
     assert_eq!(driver.free(CLIENT, 1), 0);
-    assert_eq!(driver.back.calls(), [Call::Destroy(0)]);
+    assert_eq!(driver.back.calls(), [BackCall::Destroy(0)]);
 }
 
 #[test]

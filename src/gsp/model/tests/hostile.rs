@@ -242,7 +242,7 @@ proptest! {
     ) {
         let mut driver = Driver::new(config());
         for (at, value) in patches {
-            driver.back.put(LIBOS + at, &value.to_le_bytes());
+            driver.back.put_ram(LIBOS + at, &value.to_le_bytes());
         }
         for (at, value) in header {
             driver.shared_put(0x1000 + at, &value.to_le_bytes());

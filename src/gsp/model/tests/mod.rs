@@ -7,7 +7,6 @@ mod boot;
 mod channels;
 mod driver;
 mod events;
-mod fake;
 mod hostile;
 mod memory_system;
 mod objects;

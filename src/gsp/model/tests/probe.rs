@@ -3,9 +3,9 @@
 
 use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
-use super::fake::Call;
 use crate::model::{DoorbellTarget, Effect};
 use gpuvmk_backend::GspChannel;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 
@@ -245,11 +245,11 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
     assert_eq!(
         driver.back.calls(),
         [
-            Call::Create(0, expected(0x1_1000, 0x90_0200, EngineSet::GRAPHICS | EngineSet::COPY0)),
-            Call::Schedule(0, true),
-            Call::Create(1, expected(0x2_1000, 0x91_0000, EngineSet::COPY1)),
-            Call::Schedule(1, true),
-            Call::Object(1, 0xc8b5, Engine::COPY1),
+            BackCall::Create(0, expected(0x1_1000, 0x90_0200, EngineSet::GRAPHICS | EngineSet::COPY0)),
+            BackCall::Schedule(0, true),
+            BackCall::Create(1, expected(0x2_1000, 0x91_0000, EngineSet::COPY1)),
+            BackCall::Schedule(1, true),
+            BackCall::Object(1, 0xc8b5, Engine::COPY1),
         ]
     );
     assert_eq!(
@@ -266,7 +266,7 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
     assert_eq!(driver.call(UNLOADING, &words(&[0, 0])).result, 0);
 
     assert_eq!(driver.effects, [Effect::Halted { suspend: false }]);
-    assert_eq!(driver.back.calls(), [Call::Destroy(0), Call::Destroy(1)]);
+    assert_eq!(driver.back.calls(), [BackCall::Destroy(0), BackCall::Destroy(1)]);
     assert_eq!((driver.gsp.objects(), driver.gsp.counters().refused), (0, 0));
 }
 
@@ -298,7 +298,7 @@ pub fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
     driver.effects.clear();
     assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0);
     assert_eq!(driver.effects, [Effect::Halted { suspend: true }]);
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, false)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, false)]);
 
     driver.effects.clear();
     driver.events.clear();
@@ -313,7 +313,7 @@ pub fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
     assert_eq!(driver.back.calls(), []);
 
     assert_eq!(toggle(&mut driver, 0), 0);
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, true)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, true)]);
     assert_eq!(
         driver.gsp.doorbell_target(0, 1),
         Some(DoorbellTarget { channel: GuestChannel(0), userd: 0x90_0000 })

@@ -5,9 +5,10 @@ use proptest::prelude::*;
 
 use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
-use super::fake::Call;
 use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start};
 use crate::model::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
+use gpuvmk_backend::FlushScope;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -38,24 +39,24 @@ fn page(index: u64) -> u64 {
 
 fn provide(driver: &Driver) {
     let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_le_bytes()).collect::<Vec<_>>();
-    driver.back.put(FIRST, &longs(&[SECOND]));
-    driver.back.put(SECOND, &longs(&[THIRD]));
-    driver.back.put(THIRD, &longs(&(0..PAGES).map(page).collect::<Vec<_>>()));
+    driver.back.put_ram(FIRST, &longs(&[SECOND]));
+    driver.back.put_ram(SECOND, &longs(&[THIRD]));
+    driver.back.put_ram(THIRD, &longs(&(0..PAGES).map(page).collect::<Vec<_>>()));
     let mut meta = vec![0; 0x100];
     poke(&mut meta, 0, &longs(&[0x8a3b_b9e6_c6c3_9d93, 2, FIRST, PAGES * 0x1000]));
-    driver.back.put(META, &meta);
+    driver.back.put_ram(META, &meta);
 }
 
 /// What is in the memory that is handed over.
 fn state(driver: &Driver) -> Vec<u8> {
-    let raw: Vec<u8> = (0..PAGES).flat_map(|index| driver.back.get(page(index), 0x1000)).collect();
+    let raw: Vec<u8> = (0..PAGES).flat_map(|index| driver.back.ram(page(index), 0x1000)).collect();
     let length = u64::from_le_bytes(raw[16..24].try_into().unwrap()) as usize;
     raw[..32 + length].to_vec()
 }
 
 fn put_state(driver: &Driver, state: &[u8]) {
     for (index, part) in (0..).zip(state.chunks(0x1000)) {
-        driver.back.put(page(index), part);
+        driver.back.put_ram(page(index), part);
     }
 }
 
@@ -162,7 +163,8 @@ fn go_on(driver: &mut Driver, get: u32, gp_put: u32) {
 pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
     let mut driver = working(config(), 5, 5);
     let (objects, live) = (driver.gsp.objects(), driver.back.live());
-    let root = PhysicalAddress { aperture: Aperture::Vram, address: DIRECTORY };
+    let page_directory = PhysicalAddress { aperture: Aperture::Vram, address: DIRECTORY };
+    let flush = FlushScope { page_directory, hub_only: false };
     for round in 0..2 {
         suspend(&mut driver);
         lose_power(&mut driver);
@@ -172,10 +174,10 @@ pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
         assert_eq!(driver.effects, [Effect::Running, Effect::Bar2Root(BAR2_ENTRY)]);
         assert_eq!(driver.gsp.objects(), objects, "round {round}");
         assert_eq!(driver.back.live(), live);
-        assert!(!driver.back.calls().iter().any(|call| matches!(call, Call::Schedule(..))), "not yet");
+        assert!(!driver.back.calls().iter().any(|call| matches!(call, BackCall::Schedule(..))), "not yet");
         assert_eq!(driver.back.vram(driver.gsp.bar1_root(), 8), 0x1234_5002u64.to_le_bytes());
         go_on(&mut driver, 5, 5);
-        assert_eq!(driver.back.calls(), [Call::Flush(root), Call::Schedule(0, true)]);
+        assert_eq!(driver.back.calls(), [BackCall::Flush(flush), BackCall::Schedule(0, true)]);
         assert_eq!(entries(&driver), [false, false, false, false, false, true, true, true]);
         assert_eq!(
             driver.gsp.doorbell_target(1, 3),
@@ -199,7 +201,7 @@ pub fn work_that_was_submitted_and_not_begun_follows() {
     go_on(&mut driver, 2, 6);
 
     assert_eq!(entries(&driver), [false, false, true, true, true, true, true, true]);
-    assert_eq!(driver.back.calls()[1..], [Call::Schedule(0, true), Call::Doorbell(0, 6)]);
+    assert_eq!(driver.back.calls()[1..], [BackCall::Schedule(0, true), BackCall::Doorbell(0, 6)]);
 }
 
 #[test]
@@ -214,7 +216,7 @@ pub fn channel_whose_place_cannot_be_found_again_is_told_as_stopped() {
         go_on(&mut driver, get, gp_put);
 
         assert_eq!(entries(&driver), [true; 8]);
-        assert!(!driver.back.calls().contains(&Call::Schedule(0, true)));
+        assert!(!driver.back.calls().contains(&BackCall::Schedule(0, true)));
         let event = driver.events.pop().unwrap();
         assert_eq!((event.function, event.word(0), event.word(4), event.word(0x10)), (0x1004, 10, 3, 45));
         assert_eq!(driver.gsp.doorbell_target(1, 3), None);
@@ -233,7 +235,7 @@ pub fn gsp_that_was_not_reset_goes_on_as_it_is() {
     assert_eq!(driver.effects, [Effect::Running]);
     assert_eq!(driver.back.calls(), []);
     go_on(&mut driver, 5, 5);
-    assert_eq!(driver.back.calls(), [Call::Schedule(0, true)]);
+    assert_eq!(driver.back.calls(), [BackCall::Schedule(0, true)]);
     assert_eq!(entries(&driver), [true; 8]);
 }
 
@@ -251,7 +253,7 @@ pub fn what_is_handed_over_counts_and_not_what_the_process_has() {
 
     resume(&mut driver).unwrap();
 
-    let made = driver.back.calls().into_iter().filter(|call| matches!(call, Call::Create(..)));
+    let made = driver.back.calls().into_iter().filter(|call| matches!(call, BackCall::Create(..)));
     assert_eq!(made.count(), 1, "the process's own was not taken");
 }
 
@@ -267,7 +269,7 @@ fn memory_that_is_none_or_too_small_is_refused_before_anything_stops() {
         (META + 24, 0x1000, 0x1a),
     ] {
         let mut driver = working(config(), 5, 5);
-        driver.back.put(at, &longs(value));
+        driver.back.put_ram(at, &longs(value));
 
         assert_eq!(prepare(&mut driver), status, "{at:#x}");
 
@@ -280,7 +282,7 @@ fn memory_that_is_none_or_too_small_is_refused_before_anything_stops() {
 pub fn memory_that_goes_away_before_the_end_leaves_gsp_running() {
     let mut driver = working(config(), 5, 5);
     assert_eq!(prepare(&mut driver), 0);
-    driver.back.put(THIRD, &(1u64 << 40).to_le_bytes());
+    driver.back.put_ram(THIRD, &(1u64 << 40).to_le_bytes());
     driver.effects.clear();
 
     assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0x1e);
@@ -318,7 +320,7 @@ pub fn what_is_not_what_was_kept_is_refused_with_a_reason_and_leaves_nothing() {
     assert_eq!(refused(|_, state| state[40] ^= 1), SavedError::Checksum);
     assert_eq!(refused(|_, state| poke(state, 16, &[0xff; 8])), SavedError::TooLarge);
     assert_eq!(
-        refused(|driver, _| driver.back.put(THIRD, &[0x11; 8])),
+        refused(|driver, _| driver.back.put_ram(THIRD, &[0x11; 8])),
         SavedError::NoPage(0x1111_1111_1111_1111)
     );
     let sealed = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -356,7 +358,7 @@ pub fn boot_from_the_start_is_possible_after_a_refusal() {
     let mut driver = working(config(), 5, 5);
     suspend(&mut driver);
     lose_power(&mut driver);
-    driver.back.put(META + 8, &[9]);
+    driver.back.put_ram(META + 8, &[9]);
     assert!(resume(&mut driver).is_err());
     driver.restart();
 

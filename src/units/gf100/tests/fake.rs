@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::deferred_completions::DeferredCompletions;
+use gpuvmk_backend::testing::DeferredCompletions;
 use gpuvmk_backend::{
     Backend, Completions, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope,
     InterruptInterest, NoTarget, VramPiece, WindowTables, Windows,

@@ -1,8 +1,9 @@
 //! Identification, boot, unload, suspend, reset.
 
+use super::RAM;
 use super::driver::Driver;
-use super::fake::{Call, RAM};
 use super::*;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::gh100::regs::{gsp, host};
 
 #[test]
@@ -78,7 +79,7 @@ fn unloading_halts_the_core_and_takes_the_channels() {
     driver.unload(false);
     assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0x8000_0000);
     assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL) & 0x10, 0x10);
-    assert_eq!(gpu.back.calls(), [Call::Destroy(0)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Destroy(0)]);
     drop(driver);
     Driver::booted(&gpu);
 }
@@ -96,7 +97,7 @@ fn resume_keeps_queues_and_channels() {
     assert_eq!(driver.receive().unwrap().function, 0x1001);
     gpu.back.calls();
     gpu.wr(0xbb_0090, 1 << 16 | 3);
-    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 0)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Doorbell(0, 0)]);
 }
 
 #[test]
@@ -109,14 +110,14 @@ fn function_reset_brings_everything_back() {
     gpu.wr(0x1234, 5);
     gpu.back.calls();
     gpu.config_wr(0x78 + 8 + 1, &[0x80]);
-    assert_eq!(gpu.back.calls(), [Call::Reset]);
+    assert_eq!(gpu.back.calls(), [BackCall::Reset]);
     assert_eq!((gpu.rd(0x10_fd40), gpu.rd(0x1234)), (0, 0));
     assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x10);
     gpu.wr(0xbb_0090, 1 << 16 | 3);
     assert_eq!(gpu.back.calls(), []);
     assert_eq!(gpu.function.counters().bad_doorbells, 1);
     gpu.function.reset();
-    assert_eq!(gpu.back.calls(), [Call::Reset]);
+    assert_eq!(gpu.back.calls(), [BackCall::Reset]);
     let mut driver = Driver::booted(&gpu);
     driver.open();
 }
@@ -124,7 +125,7 @@ fn function_reset_brings_everything_back() {
 #[test]
 fn back_is_told_how_many_objects_the_driver_has() {
     let gpu = Gpu::new();
-    let told = || gpu.back.objects.lock().unwrap().map(|usage| (usage.used, usage.refused));
+    let told = || gpu.back.objects().map(|usage| (usage.used, usage.refused));
     let mut driver = Driver::booted(&gpu);
     assert_eq!(told(), Some((3, 0)), "those of the firmware's own");
     driver.open();

@@ -1,8 +1,8 @@
 //! Doorbells: from the token to the back.
 
 use super::driver::{CHANNEL, Driver};
-use super::fake::Call;
 use super::*;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_pci::DirectMap;
 
 const USERD: u64 = 0x10_0000;
@@ -19,13 +19,16 @@ fn doorbell_hands_on_what_userd_says() {
     driver.channel(3, USERD);
     driver.channel(9, USERD + 0x200);
     gpu.back.calls();
-    gpu.back.put(USERD + 0x8c, &5u32.to_le_bytes());
-    gpu.back.put(USERD + 0x28c, &6u32.to_le_bytes());
+    gpu.back.put_vram(USERD + 0x8c, &5u32.to_le_bytes());
+    gpu.back.put_vram(USERD + 0x28c, &6u32.to_le_bytes());
     ring(&gpu, 3);
     ring(&gpu, 9);
-    gpu.back.put(USERD + 0x8c, &7u32.to_le_bytes());
+    gpu.back.put_vram(USERD + 0x8c, &7u32.to_le_bytes());
     ring(&gpu, 3);
-    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 5), Call::Doorbell(1, 6), Call::Doorbell(0, 7)]);
+    assert_eq!(
+        gpu.back.calls(),
+        [BackCall::Doorbell(0, 5), BackCall::Doorbell(1, 6), BackCall::Doorbell(0, 7)]
+    );
 }
 
 #[test]
@@ -55,11 +58,11 @@ fn channel_that_was_freed_or_moved_is_not_rung_by_what_was_remembered() {
     assert_eq!(gpu.back.calls(), []);
     driver.channel(8, USERD);
     driver.channel(3, USERD + 0x200);
-    gpu.back.put(USERD + 0x28c, &6u32.to_le_bytes());
+    gpu.back.put_vram(USERD + 0x28c, &6u32.to_le_bytes());
     gpu.back.calls();
     ring(&gpu, 3);
     // In a slot that was not used before: the one that is free again comes last.
-    assert_eq!(gpu.back.calls(), [Call::Doorbell(2, 6)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Doorbell(2, 6)]);
 }
 
 #[test]
@@ -72,14 +75,14 @@ fn doorbell_does_not_wait_for_a_command_under_way() {
     gpu.back.calls();
     // While the back makes the second channel, with GSP held, another CPU rings the first.
     let other = gpu.clone();
-    *gpu.back.interlude.lock().unwrap() = Some(Box::new(move |_| {
+    gpu.back.interrupt_creation(move |_| {
         let gpu = other.clone();
         std::thread::spawn(move || ring(&gpu, 3)).join().unwrap();
-    }));
+    });
     driver.channel(4, USERD + 0x200);
     assert!(matches!(
         gpu.back.calls()[..],
-        [Call::Create(1, _), Call::Doorbell(0, 0), Call::Schedule(1, true)]
+        [BackCall::Create(1, _), BackCall::Doorbell(0, 0), BackCall::Schedule(1, true)]
     ));
 }
 

@@ -1,13 +1,14 @@
 //! A driver in a few lines: boots GSP through FSP, and sends RPCs through the queues, as nouveau does.
 
+use super::RAM;
 use std::collections::VecDeque;
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Gpu;
-use super::fake::{FakeBackend, RAM};
 use super::gsp_queues::{LIBOS, Queues, Ram};
 use crate::gsp_face::hal::Boot;
+use gpuvmk_backend::testing::FakeGspBack;
 use gpuvmk_chip::gh100::fsp::{
     CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
@@ -48,13 +49,13 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-impl Ram for FakeBackend {
+impl Ram for FakeGspBack {
     fn put(&self, offset: u64, data: &[u8]) {
         self.put_ram(offset, data);
     }
 
     fn get(&self, offset: u64, data: &mut [u8]) {
-        self.get_ram(offset, data);
+        data.copy_from_slice(&self.ram(offset, data.len()));
     }
 }
 

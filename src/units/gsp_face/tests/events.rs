@@ -83,7 +83,7 @@ fn event_on_the_thread_that_holds_gsp_is_told_when_it_finishes() {
     let mut driver = Driver::booted(&gpu);
     driver.open();
     driver.channel(3, USERD);
-    *gpu.back.interlude.lock().unwrap() = Some(Box::new(|events| events.stopped(fault(0))));
+    gpu.back.interrupt_creation(|events| events.stopped(fault(0)));
     driver.channel(4, USERD + 0x200);
     assert_eq!(told(&mut driver).chid, 3);
 }
@@ -94,7 +94,7 @@ fn event_thread_does_not_wait_for_a_command_that_waits_for_it() {
     let mut driver = Driver::booted(&gpu);
     driver.open();
     driver.channel(3, USERD);
-    *gpu.back.interlude.lock().unwrap() = Some(Box::new(|events| {
+    gpu.back.interrupt_creation(|events| {
         std::thread::scope(|scope| {
             // Joined at the end of the scope: the command goes on only after the events were taken.
             scope.spawn(|| {
@@ -102,7 +102,7 @@ fn event_thread_does_not_wait_for_a_command_that_waits_for_it() {
                 events.non_stall(Engine::COPY1);
             });
         });
-    }));
+    });
     driver.channel(4, USERD + 0x200);
     assert_eq!(told(&mut driver).chid, 3);
     assert_eq!(gpu.rd(0xb8_1004), 1 << 2);

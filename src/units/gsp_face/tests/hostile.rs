@@ -1,9 +1,9 @@
 //! Accesses of every size to every place: nothing panics, nothing outside the regions is served.
 
+use super::RAM;
 use proptest::prelude::*;
 
 use super::driver::Driver;
-use super::fake::RAM;
 use super::*;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault, StopCause};

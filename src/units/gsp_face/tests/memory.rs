@@ -1,9 +1,9 @@
 //! PRAMIN, BAR1 and BAR2 over page tables that are written as a driver writes them, and invalidations.
 
 use super::driver::Driver;
-use super::fake::Call;
 use super::*;
 use gpuvmk_backend::FlushScope;
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::SharedRegions;
@@ -60,7 +60,7 @@ fn pramin_window_moves_over_vram() {
     let gpu = Gpu::new();
     gpu.wr(0x10_fd40, 0x1f);
     gpu.wr(0x70_0000 + 0x0f_fffc, 0x1122_3344);
-    assert_eq!(gpu.back.get(0x1f_0000 + 0x0f_fffc), 0x1122_3344);
+    assert_eq!(gpu.back.vram_word(0x1f_0000 + 0x0f_fffc), 0x1122_3344);
     gpu.wr(0x10_fd40, 0x20);
     assert_eq!(gpu.rd(0x70_0000 + 0x0e_fffc), 0x1122_3344);
     gpu.wr(0x10_fd40, u32::MAX);
@@ -72,7 +72,7 @@ fn pramin_window_moves_over_vram() {
 fn bars_show_vram_until_gsp_translates_them() {
     let gpu = Gpu::new();
     gpu.bar_wr(1, 0x1000, 0xaabb_ccdd);
-    assert_eq!((gpu.back.get(0x1000), gpu.bar_rd(3, 0x1000)), (0xaabb_ccdd, 0xaabb_ccdd));
+    assert_eq!((gpu.back.vram_word(0x1000), gpu.bar_rd(3, 0x1000)), (0xaabb_ccdd, 0xaabb_ccdd));
     let mut driver = Driver::booted(&gpu);
     assert_eq!(gpu.bar_rd(1, 0x1000), u32::MAX);
     assert_eq!(gpu.bar_rd(3, 0x1000), 0xaabb_ccdd);
@@ -91,9 +91,9 @@ fn both_bars_go_through_their_tables_with_all_sizes() {
     gpu.bar_wr(3, 0x10, 0x0403_0201);
     gpu.function.write(Region::Bar(3), 0x0ffc, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     gpu.function.write(Region::Bar(1), 0x21, &[9]).unwrap();
-    assert_eq!(gpu.back.get(0x20_0010), 0x0403_0201);
-    assert_eq!((gpu.back.get(0x20_0ffc), gpu.back.get(0x30_0000)), (0x0403_0201, 0x0807_0605));
-    assert_eq!(gpu.back.get(0x20_0020), 0x0900);
+    assert_eq!(gpu.back.vram_word(0x20_0010), 0x0403_0201);
+    assert_eq!((gpu.back.vram_word(0x20_0ffc), gpu.back.vram_word(0x30_0000)), (0x0403_0201, 0x0807_0605));
+    assert_eq!(gpu.back.vram_word(0x20_0020), 0x0900);
     let mut wide = [0; 8];
     gpu.function.read(Region::Bar(1), 0x0ffc, &mut wide).unwrap();
     assert_eq!(wide, [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -107,10 +107,10 @@ fn entry_without_a_table_turns_bar2_back_to_vram() {
     let mut driver = Driver::booted(&gpu);
     driver.set_bar2(root);
     gpu.bar_wr(3, 0, 7);
-    assert_eq!(gpu.back.get(0x20_0000), 7);
+    assert_eq!(gpu.back.vram_word(0x20_0000), 7);
     driver.set_bar2(0);
     gpu.bar_wr(3, 0, 8);
-    assert_eq!(gpu.back.get(0), 8);
+    assert_eq!(gpu.back.vram_word(0), 8);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn suspend_keeps_the_windows() {
     gpu.bar_wr(3, 0, 1);
     assert_eq!(driver.boot(0), 0);
     gpu.bar_wr(1, 0x1000, 2);
-    assert_eq!((gpu.back.get(0x20_0000), gpu.back.get(0x30_0000)), (1, 2));
+    assert_eq!((gpu.back.vram_word(0x20_0000), gpu.back.vram_word(0x30_0000)), (1, 2));
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn changed_table_is_seen_after_an_invalidation_only() {
     gpu.bar_wr(3, 0, 1);
     gpu.pramin_wr(SMALL, &pte(0x40_0000));
     gpu.bar_wr(3, 0, 2);
-    assert_eq!((gpu.back.get(0x20_0000), gpu.back.get(0x40_0000)), (2, 0));
+    assert_eq!((gpu.back.vram_word(0x20_0000), gpu.back.vram_word(0x40_0000)), (2, 0));
     gpu.invalidate(BAR1_ROOT + 0x1000, 0x8000_0007);
     gpu.bar_wr(3, 0, 3);
-    assert_eq!((gpu.back.get(0x20_0000), gpu.back.get(0x40_0000)), (2, 3));
+    assert_eq!((gpu.back.vram_word(0x20_0000), gpu.back.vram_word(0x40_0000)), (2, 3));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn invalidation_of_a_users_directory_goes_to_the_back_and_those_of_the_bars_do_n
     assert_eq!(gpu.back.calls(), []);
     gpu.invalidate(0x12_3000, 0x8000_0001);
     let scope = FlushScope { page_directory: vram(0x12_3000), hub_only: false };
-    assert_eq!(gpu.back.calls(), [Call::Flush(scope)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Flush(scope)]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn sharing_gives_the_vram_behind_bar1_in_runs() {
     Driver::booted(&gpu);
     gpu.pramin_wr(BAR1_ROOT, &root.to_le_bytes());
     gpu.function.share(Region::Bar(1), 0, 0x2000).unwrap();
-    assert_eq!(gpu.back.calls(), [Call::Share(0x20_0000, 0x1000), Call::Share(0x30_0000, 0x1000)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Share(0x20_0000, 0x1000), BackCall::Share(0x30_0000, 0x1000)]);
     let unsupported = |region, offset, size| {
         let error = gpu.function.share(region, offset, size).unwrap_err();
         error.kind() == std::io::ErrorKind::Unsupported

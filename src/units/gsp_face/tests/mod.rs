@@ -6,7 +6,6 @@ mod boot;
 mod doorbells;
 mod driver;
 mod events;
-mod fake;
 #[path = "../../../../tests/common/gsp_queues.rs"]
 mod gsp_queues;
 mod hostile;
@@ -19,7 +18,8 @@ use std::sync::{Arc, Mutex};
 
 use super::hal::{GH100, Hal};
 use super::{GspFaceConfig, GspFunction};
-use fake::FakeBackend;
+use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
+use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::{InterruptSink, PciFunction, Region};
@@ -27,11 +27,24 @@ use gpuvmk_saved_state::testing::through_text;
 
 /// Bytes of VRAM in these tests.
 const VRAM: u64 = 64 << 20;
+/// Bus address of the guest's memory.
+const RAM: u64 = 0x1_0000_0000;
+const RAM_SIZE: u64 = 2 << 20;
+
+/// A back with so many bytes of VRAM, graphics and three copy engines.
+fn back(vram: u64) -> FakeGspBack {
+    FakeGspBack::new(FakeGspBackConfig {
+        vram,
+        ram: RAM..RAM + RAM_SIZE,
+        channels: 16,
+        engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
+    })
+}
 
 /// A function with everything a test looks at.
 struct Gpu {
-    function: GspFunction<FakeBackend>,
-    back: Arc<FakeBackend>,
+    function: GspFunction<FakeGspBack>,
+    back: Arc<FakeGspBack>,
     clock: Arc<ManualClock>,
 }
 
@@ -45,7 +58,7 @@ impl Gpu {
     }
 
     fn of(hal: &'static Hal, vram: u64) -> Self {
-        let back = Arc::new(FakeBackend::new(vram));
+        let back = Arc::new(back(vram));
         let clock = Arc::new(ManualClock::default());
         let config = GspFaceConfig { clock: clock.clone(), ..GspFaceConfig::of(hal) };
         let function = GspFunction::new(back.clone(), config).unwrap();

@@ -1,10 +1,10 @@
 //! A chip that never was: each place that a [`Hal`] names is another one than GH100's. A driver that goes by
 //! these places alone finds everything, so no unit has an offset, a shift or a count of its own.
 
+use super::RAM;
 use std::sync::LazyLock;
 
 use super::driver::Driver;
-use super::fake::{Call, RAM};
 use super::gsp_queues::LIBOS;
 use super::memory::BAR1_ROOT;
 use super::*;
@@ -12,6 +12,7 @@ use crate::gsp_face::hal::{
     self, Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer,
     VramSize,
 };
+use gpuvmk_backend::testing::BackCall;
 use gpuvmk_backend::{FlushScope, InterruptInterest};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
@@ -275,13 +276,13 @@ fn doorbell_rings_at_its_place_with_its_tokens() {
     driver.open();
     driver.channel(3, 0x10_0000);
     gpu.back.calls();
-    gpu.back.put(0x10_0000 + 0x8c, &5u32.to_le_bytes());
+    gpu.back.put_vram(0x10_0000 + 0x8c, &5u32.to_le_bytes());
     gpu.wr(GH100.doorbell.register.0, 1 << 16 | 3);
     assert_eq!(gpu.back.calls(), []);
     gpu.set(DOORBELL, token(3) & !(1 << 31));
     assert_eq!((gpu.back.calls(), gpu.function.counters().bad_doorbells), (vec![], 1));
     gpu.set(DOORBELL, token(3));
-    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 5)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Doorbell(0, 5)]);
     let (region, offset) = (Region::Bar(0), u64::from(DOORBELL.0));
     let write = gpuvmk_pci::CoalescableWrite { region, offset, value: token(3) };
     assert_eq!(gpu.function.coalescable_writes(), [write]);
@@ -332,11 +333,11 @@ fn window_moves_in_steps_of_the_chip() {
     let gpu = gpu();
     gpu.set(WINDOW, 3 << 4 | 0xf);
     gpu.wr(0x58_0004, 0x1122_3344);
-    assert_eq!(gpu.back.get(0x30_0004), 0x1122_3344);
+    assert_eq!(gpu.back.vram_word(0x30_0004), 0x1122_3344);
     gpu.wr(0x10_fd40, 0x10);
     assert_eq!(gpu.rd(0x58_0004), 0x1122_3344, "GH100's register is nobody's here");
     gpu.wr(0x70_0000, 7);
-    assert_eq!(gpu.back.get(0), 0);
+    assert_eq!(gpu.back.vram_word(0), 0);
 }
 
 #[test]
@@ -349,7 +350,7 @@ fn invalidation_takes_its_directory_from_the_chips_fields() {
     assert_eq!((gpu.back.calls(), gpu.reg(INVALIDATE), gpu.reg(UPPER_PDB)), (vec![], 2, 2));
     gpu.set(INVALIDATE, 3);
     let page_directory = vram(2 << 36 | 0x12_3000);
-    let call = |page_directory, hub_only| [Call::Flush(FlushScope { page_directory, hub_only })];
+    let call = |page_directory, hub_only| [BackCall::Flush(FlushScope { page_directory, hub_only })];
     assert_eq!(gpu.back.calls(), call(page_directory, true));
     assert_eq!(gpu.reg(INVALIDATE), 2);
     gpu.set(PDB, 0x123 << 8 | 1);
@@ -386,9 +387,9 @@ fn state_is_the_chips() {
     gpu.back.calls();
     let gpu = gpu.restored();
     gpu.wr(0x58_0004, 7);
-    assert_eq!((gpu.back.get(0x30_0004), gpu.reg(LEAF_SET.at(7)), gpu.reg(UPPER_PDB)), (7, 1, 2));
+    assert_eq!((gpu.back.vram_word(0x30_0004), gpu.reg(LEAF_SET.at(7)), gpu.reg(UPPER_PDB)), (7, 1, 2));
     gpu.set(DOORBELL, token(3));
-    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 0)]);
+    assert_eq!(gpu.back.calls(), [BackCall::Doorbell(0, 0)]);
 
     let mut state = gpu.function.state();
     state.registers.vfn.leaf[8] = 1;

@@ -1,6 +1,7 @@
 //! A function that is saved and restored answers as one that was left alone.
 
 use fastrand::Rng;
+use gpuvmk_backend::testing::{BackCall, FakeGspBack};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
@@ -10,7 +11,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::driver::{CHANNEL, Driver};
-use super::fake::Call;
 use super::*;
 use crate::RestoreError;
 use crate::gsp_face::GspFaceState;
@@ -58,7 +58,7 @@ fn event(gpu: &Gpu, random: &mut Rng) {
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     read: Vec<u8>,
-    calls: Vec<Call>,
+    calls: Vec<BackCall>,
     seen: (bool, u64),
 }
 
@@ -99,7 +99,7 @@ const SESSION: [fn(&mut Driver<'_>); 12] = [
     |driver| driver.open(),
     |driver| driver.channel(3, USERD),
     |driver| {
-        driver.gpu.back.put(USERD + 0x8c, &5u32.to_le_bytes());
+        driver.gpu.back.put_vram(USERD + 0x8c, &5u32.to_le_bytes());
         driver.gpu.wr(0xbb_0090, 1 << 16 | 3);
     },
     |driver| driver.channel(9, USERD + 0x200),
@@ -168,7 +168,7 @@ fn in_use() -> Gpu {
     gpu
 }
 
-fn restored(back: &Arc<FakeBackend>, state: &GspFaceState) -> Result<GspFunction<FakeBackend>, RestoreError> {
+fn restored(back: &Arc<FakeGspBack>, state: &GspFaceState) -> Result<GspFunction<FakeGspBack>, RestoreError> {
     back.disconnect();
     let config = GspFaceConfig { clock: Arc::new(ManualClock::default()), ..GspFaceConfig::of(&GH100) };
     GspFunction::from_state(back.clone(), config, state)
@@ -242,7 +242,7 @@ fn corrupted_functions_are_refused_or_work() {
 #[test]
 fn windows_go_through_tables_that_gsp_gave_them() {
     let state = in_use().function.state();
-    let back = Arc::new(FakeBackend::new(VRAM));
+    let back = Arc::new(back(VRAM));
     let other = gpuvmk_chip::PhysicalAddress { aperture: gpuvmk_chip::Aperture::Vram, address: 0x1000 };
     let bar1 = GspFaceState { bar1: GmmuRoot::Root(other), ..state.clone() };
     assert!(restored(&back, &bar1).unwrap_err().to_string().contains("GH100.windows"));
@@ -274,8 +274,8 @@ fn channel_that_stopped_while_the_state_was_taken_is_told_by_the_new_function() 
 #[test]
 fn state_of_version_1_is_read() {
     let state: GspFaceState = serde_json::from_str(VERSION_1).unwrap();
-    let back = Arc::new(FakeBackend::new(VRAM));
+    let back = Arc::new(back(VRAM));
     let function = restored(&back, &state).unwrap();
     assert_eq!(serde_json::to_string(&function.state()).unwrap(), VERSION_1.trim_end());
-    assert!(back.objects.lock().unwrap().is_some_and(|usage| usage.used > 3));
+    assert!(back.objects().is_some_and(|usage| usage.used > 3));
 }

@@ -1,8 +1,8 @@
-//! For tests: how a back keeps ends of work that the driver would not notice, and sends its message.
+//! How a back keeps ends of work that the driver would not notice, and sends its message.
 
 use std::sync::{Mutex, MutexGuard};
 
-use gpuvmk_backend::{EngineEvents, InterruptInterest};
+use crate::{EngineEvents, InterruptInterest};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Notifications of finished work that are held back, and the interest that was set for them.
@@ -49,7 +49,7 @@ impl DeferredCompletions {
         !self.state().engines.is_empty()
     }
 
-    /// See [`gpuvmk_backend::Completions::set_completion_interest`].
+    /// See [`crate::Completions::set_completion_interest`].
     pub fn set_interest(&self, interest: InterruptInterest, events: &dyn EngineEvents) -> bool {
         self.state().interest = Some(interest);
         match interest {
@@ -64,7 +64,7 @@ impl DeferredCompletions {
         }
     }
 
-    /// See [`gpuvmk_backend::Completions::take_completions`].
+    /// See [`crate::Completions::take_completions`].
     pub fn bring(&self, events: &dyn EngineEvents) -> bool {
         let State { engines, sent, .. } = {
             let mut state = self.state();
