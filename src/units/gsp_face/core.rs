@@ -9,8 +9,8 @@
 //!    called, except the interrupt sink under the units' lock.
 //!
 //! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
-//! listed ([`super::stops`]); then the event tries to lock GSP and deliver it. If another thread holds GSP,
-//! that thread checks the list again after it released the lock: one of both finds the entry.
+//! listed ([`super::unreported_stops`]); then the event tries to lock GSP and deliver it. If another thread
+//! holds GSP, that thread checks the list again after it released the lock: one of both finds the entry.
 //!
 //! [`Core::freeze`] is the one exception: it holds all of them at once, in the order GSP, BAR1, BAR2, units,
 //! stopped channels, so that a state is taken at one point. No other code holds two of the last four.
@@ -30,8 +30,8 @@ use super::hal::{Hal, Token};
 use super::identity_page::IdentityPage;
 use super::locked;
 use super::registers::Registers;
-use super::stops::Stops;
 use super::tokens::Tokens;
+use super::unreported_stops::UnreportedStops;
 use crate::direct_windows::Watcher;
 use crate::interest_tracker::InterestTracker;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
@@ -67,7 +67,7 @@ pub struct Core<B> {
     pub bar1: Mutex<Window<GmmuTables<Gmmu>>>,
     pub bar2: Mutex<Window<GmmuTables<Gmmu>>>,
     tokens: Mutex<Tokens>,
-    stops: Mutex<Stops>,
+    stops: Mutex<UnreportedStops>,
     pub window_faults: AtomicU64,
     pub bad_doorbells: AtomicU64,
     /// The front end that has mapped windows.
@@ -92,7 +92,7 @@ impl<B: GspBackend> Core<B> {
             identity: IdentityPage::new((hal.registers)()),
             bar1: Window::new(physical),
             bar2: Window::new(physical),
-            stops: Stops::default(),
+            stops: UnreportedStops::default(),
             window_faults: 0,
             bad_doorbells: 0,
         };

@@ -20,10 +20,10 @@ mod identity_page;
 mod invalidate;
 mod memory;
 mod registers;
-mod stops;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod unreported_stops;
 mod vfn;
 mod windows;
 
@@ -37,7 +37,7 @@ pub mod state {
     pub use super::falcon::{Firmware, GspFalconState};
     pub use super::invalidate::MmuInvalidateState;
     pub use super::registers::RegistersState;
-    pub use super::stops::StopsState;
+    pub use super::unreported_stops::UnreportedStopsState;
     pub use super::vfn::VfnState;
     pub use crate::interrupt::InterruptOutputState;
     pub use crate::ptimer::PtimerState;

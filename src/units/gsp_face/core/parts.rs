@@ -2,7 +2,7 @@
 
 use super::super::face::Face;
 use super::super::identity_page::IdentityPage;
-use super::super::stops::Stops;
+use super::super::unreported_stops::UnreportedStops;
 use gpuvmk_gsp::Gsp;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuTables};
@@ -21,7 +21,7 @@ pub struct Parts {
     /// BAR2.
     pub bar2: Window<GmmuTables<Gmmu>>,
     /// Stopped channels that are not delivered yet.
-    pub stops: Stops,
+    pub stops: UnreportedStops,
     /// CPU accesses through BAR1 and BAR2 that had no translation.
     pub window_faults: u64,
     /// Doorbells that named no channel.

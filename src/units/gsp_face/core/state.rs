@@ -15,7 +15,7 @@ use super::super::hal::Hal;
 use super::super::identity_page::IdentityPage;
 use super::super::locked;
 use super::super::registers::{Registers, RegistersState};
-use super::super::stops::{Stops, StopsState};
+use super::super::unreported_stops::{UnreportedStops, UnreportedStopsState};
 use super::parts::Parts;
 use super::{Core, Processor, bar2_tables};
 use gpuvmk_backend::GspBackend;
@@ -39,7 +39,7 @@ pub struct GspFaceState {
     /// Where BAR2 finds memory, the bus's BAR3.
     pub bar2: GmmuRoot,
     /// Channels that the back stopped and that GSP has not reported to the driver.
-    pub stops: StopsState,
+    pub stops: UnreportedStopsState,
     /// The back was gone: reads give ones until the function is reset.
     pub lost: bool,
     /// CPU accesses through BAR1 and BAR2 that had no translation.
@@ -54,7 +54,7 @@ pub struct Frozen<'a, B> {
     bar1: MutexGuard<'a, Window<GmmuTables<Gmmu>>>,
     bar2: MutexGuard<'a, Window<GmmuTables<Gmmu>>>,
     units: MutexGuard<'a, Registers>,
-    stops: MutexGuard<'a, Stops>,
+    stops: MutexGuard<'a, UnreportedStops>,
 }
 
 impl<B: GspBackend> Core<B> {
@@ -120,7 +120,7 @@ impl Parts {
             identity: IdentityPage::from_state(state.identity.as_ref(), (hal.registers)())?,
             bar1: Window::new(GmmuTables { format: hal.mmu, root: state.bar1 }),
             bar2: Window::new(GmmuTables { format: hal.mmu, root: state.bar2 }),
-            stops: Stops::from_state(&state.stops)?,
+            stops: UnreportedStops::from_state(&state.stops)?,
             window_faults: state.window_faults,
             bad_doorbells: state.bad_doorbells,
         })

@@ -18,7 +18,7 @@ use crate::gsp_face::boot::BootUnit;
 use crate::gsp_face::falcon::GspFalcon;
 use crate::gsp_face::identity_page::IdentityPage;
 use crate::gsp_face::invalidate::MmuInvalidate;
-use crate::gsp_face::stops::Stops;
+use crate::gsp_face::unreported_stops::UnreportedStops;
 use crate::gsp_face::vfn::Vfn;
 use crate::played;
 use crate::ptimer::Ptimer;
@@ -201,11 +201,11 @@ fn every_unit_is_what_it_was_and_refuses_what_it_cannot_be() {
         |state| IdentityPage::from_state(state.as_ref(), (GH100.registers)()),
         IdentityPage::state,
     );
-    let mut stops = Stops::default();
+    let mut stops = UnreportedStops::default();
     for channel in 0..4 {
         stops.push(ChannelStop::new(GuestChannel(channel), StopCause::Manager(31)));
     }
-    unit(&stops.state(), Stops::from_state, Stops::state);
+    unit(&stops.state(), UnreportedStops::from_state, UnreportedStops::state);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn windows_go_through_tables_that_gsp_gave_them() {
 fn channel_that_stopped_while_the_state_was_taken_is_told_by_the_new_function() {
     let gpu = in_use();
     let mut state = gpu.function.state();
-    state.stops = Stops::from_state(&state.stops)
+    state.stops = UnreportedStops::from_state(&state.stops)
         .map(|mut stops| {
             stops.push(ChannelStop::new(GuestChannel(1), StopCause::Manager(31)));
             stops.state()

@@ -16,12 +16,12 @@ const LIMIT: usize = 4096;
 
 /// The list.
 #[derive(Debug, Default)]
-pub struct Stops {
+pub struct UnreportedStops {
     waiting: Vec<ChannelStop<GuestChannel>>,
     dropped: u64,
 }
 
-impl Stops {
+impl UnreportedStops {
     /// Lists a channel, or counts it where there is no room.
     pub fn push(&mut self, stop: ChannelStop<GuestChannel>) {
         if self.waiting.iter().any(|known| known.channel == stop.channel) {
@@ -55,28 +55,28 @@ impl Stops {
     }
 }
 
-/// State of [`Stops`].
+/// State of [`UnreportedStops`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StopsState {
+pub struct UnreportedStopsState {
     /// Channels that wait, in the order of coming.
     pub waiting: Vec<ChannelStop<GuestChannel>>,
     /// Channels for which there was no room.
     pub dropped: u64,
 }
 
-impl Stops {
+impl UnreportedStops {
     /// The state to save.
-    pub fn state(&self) -> StopsState {
+    pub fn state(&self) -> UnreportedStopsState {
         let Self { waiting, dropped } = self;
-        StopsState { waiting: waiting.clone(), dropped: *dropped }
+        UnreportedStopsState { waiting: waiting.clone(), dropped: *dropped }
     }
 
     /// The list in a saved state.
     ///
     /// # Errors
     /// It is too long, or has a channel twice.
-    pub fn from_state(state: &StopsState) -> Result<Self, StateError> {
+    pub fn from_state(state: &UnreportedStopsState) -> Result<Self, StateError> {
         let check = Check("stopped channels");
         check.at_most("waiting", state.waiting.len(), LIMIT)?;
         let channels: BTreeSet<_> = state.waiting.iter().map(|stop| stop.channel).collect();
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn first_reason_of_a_channel_counts() {
-        let mut stops = Stops::default();
+        let mut stops = UnreportedStops::default();
         stops.push(stopped(1, 31));
         stops.push(stopped(2, 13));
         stops.push(stopped(1, 32));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn list_does_not_grow_without_bound() {
-        let mut stops = Stops::default();
+        let mut stops = UnreportedStops::default();
         for channel in 0..=u16::MAX {
             stops.push(stopped(channel, 31));
         }
