@@ -14,8 +14,6 @@ use gpuvmk::pci::mapping::{Access, Mapping};
 
 use crate::input::Input;
 
-/// Words that mean something: flags, bitmaps, positions, the mailbox's state and length, the report.
-const WORDS: [u64; 14] = [0, 1, 16, 17, 31, 32, 48, 64, 72, 544, 1056, 2048, 2049, 2064];
 /// Bytes of a buffer that is smaller than the mailbox, and of one that is larger.
 const BUFFERS: [usize; 3] = [16, 0x400, 0x2000];
 
@@ -49,17 +47,17 @@ pub fn run(data: &[u8]) {
     while input.more() && steps < 256 {
         steps += 1;
         match input.below(4) {
-            0 => scribble(&mut input, &board.memory),
-            1 => scribble(&mut input, &ring.memory),
+            0 => scribble(&mut input, &board.memory, &doorbells::LANDMARKS),
+            1 => scribble(&mut input, &ring.memory, &event_ring::LANDMARKS),
             2 => use_board(&mut input, &board),
             _ => use_ring(&mut input, &mut ring),
         }
     }
 }
 
-fn scribble(input: &mut Input<'_>, memory: &Mapping) {
+fn scribble(input: &mut Input<'_>, memory: &Mapping, landmarks: &[usize]) {
     for _ in 0..=input.below(8) {
-        let word = if input.below(4) == 3 { u64::from(input.u16()) } else { input.pick(&WORDS) };
+        let word = if input.below(4) == 3 { u64::from(input.u16()) } else { input.pick(landmarks) as u64 };
         let value = match input.below(4) {
             0 => input.u8().into(),
             1 => u32::MAX,

@@ -44,6 +44,13 @@ const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 const COPIED: usize = REPORT + report::WORDS;
 const TRAPPED: usize = COPIED + report::COPIED_WORDS;
 
+/// Words of a board that mean something by their place, for those who attack it.
+pub const LANDMARKS: [usize; 11] = {
+    let [state, length, data] = mailbox::LANDMARKS;
+    let (state, length, data) = (MAILBOX + state, MAILBOX + length, MAILBOX + data);
+    [WAITING, PENDING, PENDING + 1, PUTS, STAMPS, REPORT, COPIED, TRAPPED, state, length, data]
+};
+
 const _: () = assert!(PENDING + PENDING_WORDS <= PUTS && PENDING_WORDS * 32 == MAX_CHANNELS as usize);
 const _: () = assert!(TRAPPED + counts::words(1) <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 

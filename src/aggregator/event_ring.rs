@@ -41,6 +41,9 @@ const INTEREST: usize = 34;
 /// The engines whose work has ended, as the bits of an [`EngineSet`]. A long word, as is the interest.
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
+/// Words of a ring that mean something by their place, for those who attack it.
+pub const LANDMARKS: [usize; 8] =
+    [HEAD, TAIL, WAITING, INTEREST, INTEREST + 1, NOTIFIED, NOTIFIED + 1, RECORDS];
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
 
 /// None: the driver would not see them.

@@ -23,6 +23,9 @@ const STATE: usize = 0;
 const LENGTH: usize = 1;
 const DATA: usize = 16;
 
+/// Words of a mailbox that mean something by their place.
+pub(super) const LANDMARKS: [usize; 3] = [STATE, LENGTH, DATA];
+
 /// Values of [`STATE`].
 mod state {
     /// The mailbox is empty.
