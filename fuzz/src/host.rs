@@ -22,6 +22,7 @@ use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use gpuvmk::units::DriverCounters;
 
 /// How long an answer may take that waits for hardware.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -200,6 +201,8 @@ impl AggregatorLink for Link {
     fn report_copied(&self, _copied: &CopiedBytes) {}
 
     fn report_trapped(&self, _accesses: u64) {}
+
+    fn report_driver(&self, _counters: &DriverCounters) {}
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         locked(&self.host.handlers).insert(self.tenant, handler);

@@ -158,6 +158,6 @@ fn machine(input: &mut Input<'_>, world: &World) {
             let (offset, size) = (input.near(&[0, VRAM]), input.near(&[0x1000, VRAM]));
             drop(world.vgpu.shared_regions().map(|regions| regions.share(Region::Bar(1), offset, size)));
         }
-        _ => drop(format!("{:?} {:?}", world.vgpu.status(), world.vgpu.face_counters())),
+        _ => drop(format!("{:?} {:?}", world.vgpu.status(), world.vgpu.driver_counters())),
     }
 }

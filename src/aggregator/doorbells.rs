@@ -9,8 +9,8 @@
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
 //!
-//! The last words of the board are the sender's report of itself ([`super::report`]), and of what its guest
-//! copied.
+//! The last words of the board are the sender's report of itself ([`super::report`]), of what its guest
+//! copied, and of what is counted of its guest's driver.
 
 pub use super::mailbox::{Found, Mailbox};
 
@@ -23,9 +23,10 @@ use rustix::event::EventfdFlags;
 use super::counts;
 use super::mailbox;
 use super::protocol::Doorbell;
-use super::report::{self, Report, load_copied, store_copied};
+use super::report::{self, Report, load_copied, load_driver, store_copied, store_driver};
 use super::shared::SharedWords;
 use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_observe::latency;
 
@@ -43,16 +44,17 @@ const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 const COPIED: usize = REPORT + report::WORDS;
 const TRAPPED: usize = COPIED + report::COPIED_WORDS;
+const DRIVER: usize = TRAPPED + counts::words(1);
 
 /// Words of a board that mean something by their place, for those who attack it.
-pub const LANDMARKS: [usize; 11] = {
+pub const LANDMARKS: [usize; 12] = {
     let [state, length, data] = mailbox::LANDMARKS;
     let (state, length, data) = (MAILBOX + state, MAILBOX + length, MAILBOX + data);
-    [WAITING, PENDING, PENDING + 1, PUTS, STAMPS, REPORT, COPIED, TRAPPED, state, length, data]
+    [WAITING, PENDING, PENDING + 1, PUTS, STAMPS, REPORT, COPIED, TRAPPED, DRIVER, state, length, data]
 };
 
 const _: () = assert!(PENDING + PENDING_WORDS <= PUTS && PENDING_WORDS * 32 == MAX_CHANNELS as usize);
-const _: () = assert!(TRAPPED + counts::words(1) <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
+const _: () = assert!(DRIVER + report::DRIVER_WORDS <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -129,6 +131,11 @@ impl DoorbellReceiver {
         trapped
     }
 
+    /// What is counted of the guest's driver, by the sender's report.
+    pub fn driver(&self) -> DriverCounters {
+        load_driver(&self.board, DRIVER)
+    }
+
     /// Announces that the receiver is going to sleep. False when doorbells or a request are pending: take
     /// them first. A request that is being carried out (`answering`) does not count.
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
@@ -166,6 +173,11 @@ impl DoorbellSender {
     /// overlap.
     pub fn report_trapped(&self, accesses: u64) {
         counts::store([accesses], &self.board, TRAPPED);
+    }
+
+    /// Tells operators what was counted of the guest's driver so far. Never blocks; calls must not overlap.
+    pub fn report_driver(&self, counters: &DriverCounters) {
+        store_driver(counters, &self.board, DRIVER);
     }
 
     /// Rings: stores GP_PUT, marks the channel, and wakes the receiver if it sleeps. Never blocks.
@@ -291,6 +303,11 @@ mod tests {
         assert_eq!(receiver.copied(), copied);
         sender.report_trapped(5 << 33 | 7);
         assert_eq!((receiver.trapped(), receiver.copied()), (5 << 33 | 7, copied));
+        let driver = DriverCounters::from_numbers(std::array::from_fn(|place| u64::MAX >> place));
+        sender.report_driver(&driver);
+        assert_eq!((receiver.driver(), receiver.trapped()), (driver, 5 << 33 | 7));
+        assert_eq!(receiver.take(|_, _| ()), 0);
+        assert!(!receiver.mailbox().has_request());
     }
 
     #[test]

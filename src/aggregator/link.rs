@@ -6,6 +6,7 @@ use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
 use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::EngineSet;
+use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 
@@ -106,6 +107,10 @@ pub trait AggregatorLink: Send + Sync {
     /// Publishes for operators how many accesses of the guest have been answered since the vGPU was
     /// made. It has no answer. Calls must not overlap.
     fn report_trapped(&self, accesses: u64);
+
+    /// Publishes for operators what was counted of the guest's driver since the vGPU was made. It has no
+    /// answer. Calls must not overlap.
+    fn report_driver(&self, counters: &DriverCounters);
 
     /// Sets the interest of the guest's driver in notifications of finished work. Call it whenever that
     /// changes.

@@ -24,6 +24,7 @@ use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
 use gpuvmk_backend::InterruptInterest;
+use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_host::cancel::{Cancel, Waited};
 use gpuvmk_jail::{self as jail, Role};
@@ -313,6 +314,10 @@ impl AggregatorLink for SocketLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.doorbells.report_trapped(accesses);
+    }
+
+    fn report_driver(&self, counters: &DriverCounters) {
+        self.doorbells.report_driver(counters);
     }
 
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {

@@ -3,7 +3,7 @@
 //! board, so it needs no message and no answer, and can be read when the backend hangs. It is not verified: a
 //! wrong report affects only the sender's line of the status.
 
-use gpuvmk_control_client::{DecidedBy, FailSafeStatus, LimitStatus};
+use gpuvmk_control_client::{DecidedBy, DriverCounters, FailSafeStatus, LimitStatus};
 
 use super::counts;
 use super::limit::Limit;
@@ -164,6 +164,19 @@ pub(super) fn store_copied(copied: &CopiedBytes, words: &SharedWords, at: usize)
 pub(super) fn load_copied(words: &SharedWords, at: usize) -> CopiedBytes {
     let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
     CopiedBytes { engines, unread_entries }
+}
+
+/// Number of words of what is counted of the driver.
+pub(super) const DRIVER_WORDS: usize = counts::words(DriverCounters::NUMBERS);
+
+/// Writes what is counted of the driver to words from `at` on. Calls must not overlap.
+pub(super) fn store_driver(counters: &DriverCounters, words: &SharedWords, at: usize) {
+    counts::store(counters.numbers(), words, at);
+}
+
+/// Reads it from the shared words.
+pub(super) fn load_driver(words: &SharedWords, at: usize) -> DriverCounters {
+    DriverCounters::from_numbers(counts::load(words, at))
 }
 
 impl From<Usage> for LimitStatus {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gpuvmk_control_client::{CardStatus, EngineStatus, ScrubStatus, Status, TenantStatus};
+use gpuvmk_control_client::{CardStatus, DriverCounters, EngineStatus, ScrubStatus, Status, TenantStatus};
 
 use super::{control, output};
 use crate::host::size::show_size;
@@ -106,11 +106,30 @@ fn vm(tenant: &TenantStatus) -> String {
             tenant.hangs, tenant.engine_resets, tenant.hang_penalty_ms
         ));
     }
+    out.push_str(&refused(&tenant.driver));
     for (name, limit) in tenant.limits.iter().filter(|(_, limit)| limit.hits > 0) {
         let most = limit.limit.map_or_else(|| "null".to_owned(), |most| most.to_string());
         out.push_str(&format!("  limit {name} ({most}) was met {} times\n", limit.hits));
     }
     out
+}
+
+/// What a VM's driver was refused, by its device back end's report.
+fn refused(driver: &DriverCounters) -> String {
+    let DriverCounters { face, gsp } = driver;
+    let unknown = face.unlisted_reads.saturating_add(face.unlisted_writes);
+    let calls = gsp.rpcs_unknown.saturating_add(gsp.controls_unknown);
+    let told = [
+        (face.refused, "writes refused"),
+        (unknown, "accesses to unknown registers"),
+        (face.window_faults, "accesses through BARs without a translation"),
+        (face.bad_doorbells, "doorbells of no channel"),
+        (gsp.refused(), "calls refused by GSP"),
+        (calls, "calls that GSP does not know"),
+    ];
+    let told: Vec<_> =
+        told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if told.is_empty() { String::new() } else { format!("  its driver: {}\n", told.join(", ")) }
 }
 
 /// The costs of a card's use.
@@ -192,6 +211,8 @@ mod tests {
                 "fail_safe": { "reason": "quota_exceeded", "decided_by": "backend", "for_ms": 12, "decided_us": 4 },
                 "limits": { "flushes": { "limit": 100, "used": 900, "hits": 8 },
                             "channels": { "limit": 32, "used": 2, "hits": 0 } },
+                "driver": { "face": { "unlisted_reads": 1, "unlisted_writes": 2 },
+                            "gsp": { "refused_object": 4, "refused_unsupported": 1, "controls_unknown": 1 } },
             }],
         }))
         .unwrap();
@@ -205,6 +226,7 @@ mod tests {
              vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\
              \x20 copy0: 12 ms used, 7 ms waited, 5 turns; doorbells wait 1.50 ms (99 of 100 at most 2.00); 5 MiB copied\n\
              \x20 in fail-safe state for 12 ms: quota_exceeded, decided by the backend (3 times so far)\n\
+             \x20 its driver: 3 accesses to unknown registers, 5 calls refused by GSP, 1 calls that GSP does not know\n\
              \x20 limit flushes (100) was met 8 times\n"
         );
     }

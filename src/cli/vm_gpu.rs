@@ -15,6 +15,7 @@ use crate::host::cancel::Cancel;
 use crate::observe::log_limit;
 use crate::pci::PciFunction;
 use crate::trace::{Header, Tracer};
+use crate::units::DriverCounters;
 use crate::vgpu::Vgpu;
 
 /// The GPU's source before the jail is put on: a card is opened, an aggregator is connected to later.
@@ -128,6 +129,9 @@ impl VmGpu {
                 let status = vgpu.status();
                 log::info!("vGPU ends: {}", status.counts);
                 log::info!("Walks of page tables: {}", status.walks);
+                let DriverCounters { face, gsp } = vgpu.driver_counters();
+                log::info!("Registers of note: {face}");
+                log::info!("Asked of GSP: {gsp}");
             }
             Self::Whole(card) => {
                 let used = card.card_use().unwrap_or_default();

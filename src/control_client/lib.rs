@@ -6,6 +6,7 @@
 //! ignored.
 
 mod client;
+mod driver;
 mod figures;
 mod gpu;
 mod tenant;
@@ -14,6 +15,7 @@ use gpuvmk_counters::counters;
 use serde::{Deserialize, Serialize};
 
 pub use client::{ControlError, call, status};
+pub use driver::{DriverCounters, FaceCounters, GspCounters};
 pub use figures::{Times, Word};
 pub use gpu::{
     CardStatus, Departures, GpuStatus, GuestStatus, ScrubFigures, ScrubStatus, StepTable, StepTimes,

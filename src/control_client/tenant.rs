@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpuvmk_counters::{Figure, Named, counters};
 use serde::{Deserialize, Serialize};
 
+use crate::driver::DriverCounters;
 use crate::figures::{Times, Word};
 
 counters! {
@@ -104,6 +105,8 @@ counters! {
         ///
         /// By its report.
         pub trapped: u64 = (counter Number "trapped_accesses"),
+        /// What its backend counts of its driver, by its report.
+        pub driver: DriverCounters = (part ""),
         /// How long doorbells took from the device backend to the physical GPU.
         pub doorbell_ns: Times = (part "doorbell" "How long doorbells took to the physical GPU"),
         /// Channels that were taken off because they made no progress.

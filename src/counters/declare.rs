@@ -124,7 +124,9 @@ impl Counter {
 ///
 /// Documentation is the help. With `kept as Name` after the struct's name, a struct of that name is made too,
 /// which many threads may count in ([`Kept`](crate::Kept)); all fields are `u64` then. That struct may have
-/// more fields, in braces after `with`.
+/// more fields, in braces after `with`. With `sent as numbers`, where all fields are `u64` too, the struct
+/// goes between processes as its fields' values in their order (`numbers` and `from_numbers`). Both are
+/// displayed as `field=value`, without those that are 0.
 #[macro_export]
 macro_rules! counters {
     (
@@ -154,18 +156,38 @@ macro_rules! counters {
             }
         }
 
-        /// `name=count`, for those that are not 0.
-        impl ::std::fmt::Display for $name {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                let all = [$((stringify!($field), self.$field),)+];
-                let mut separator = "";
-                for (name, count) in all.into_iter().filter(|(_, count)| *count != 0) {
-                    write!(f, "{separator}{name}={count}")?;
-                    separator = " ";
-                }
-                Ok(())
+        $crate::counters!(@display $name $($field)+);
+    };
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident sent as numbers {
+            $( $(#[doc = $doc:literal])+ pub $field:ident: u64 = $clause:tt, )+
+        }
+    ) => {
+        $crate::counters! {
+            $(#[$meta])*
+            pub struct $name {
+                $( $(#[doc = $doc])+ pub $field: u64 = $clause, )+
             }
         }
+
+        impl $name {
+            /// How many counts there are.
+            pub const NUMBERS: usize = [$(stringify!($field)),+].len();
+
+            /// All counts, in the order of their fields.
+            pub const fn numbers(&self) -> [u64; Self::NUMBERS] {
+                [$(self.$field),+]
+            }
+
+            /// What [`Self::numbers`] said.
+            pub const fn from_numbers(numbers: [u64; Self::NUMBERS]) -> Self {
+                let [$($field),+] = numbers;
+                Self { $($field),+ }
+            }
+        }
+
+        $crate::counters!(@display $name $($field)+);
     };
     (
         $(#[$meta:meta])*
@@ -181,6 +203,20 @@ macro_rules! counters {
         impl $crate::Counted for $name {
             fn walk(this: Option<&Self>, at: &$crate::Place, visit: &mut $crate::Visit<'_>) {
                 $( $crate::counters!(@walk $clause $field [$($doc),+] (this at visit)); )+
+            }
+        }
+    };
+    (@display $name:ident $($field:ident)+) => {
+        /// `name=count`, for those that are not 0.
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let all = [$((stringify!($field), self.$field),)+];
+                let mut separator = "";
+                for (name, count) in all.into_iter().filter(|(_, count)| *count != 0) {
+                    write!(f, "{separator}{name}={count}")?;
+                    separator = " ";
+                }
+                Ok(())
             }
         }
     };

@@ -46,6 +46,8 @@ pub struct RegisterFile {
     index: &'static RegisterIndex,
     pages: Vec<Option<Box<[u32; PER_PAGE]>>>,
     counters: Counters,
+    /// A counter has changed since somebody asked.
+    changed: bool,
     notice: Notice,
 }
 
@@ -61,13 +63,14 @@ impl RegisterFile {
     /// All registers at their reset values.
     pub fn new(index: &'static RegisterIndex) -> Self {
         let pages = (0..BAR0_SIZE >> PAGE_SHIFT).map(|_| None).collect();
-        Self { index, pages, counters: Counters::default(), notice: Notice::None }
+        Self { index, pages, counters: Counters::default(), changed: false, notice: Notice::None }
     }
 
     /// Serves a read.
     pub fn read(&mut self, reg: Reg) -> Outcome {
         match self.index.definition(reg) {
             None => {
+                self.changed = true;
                 self.counters.unlisted_reads = self.counters.unlisted_reads.saturating_add(1);
                 self.note_unlisted(reg);
                 Outcome::Done(self.stored(reg).unwrap_or(0))
@@ -85,6 +88,7 @@ impl RegisterFile {
     /// Serves a write.
     pub fn write(&mut self, reg: Reg, word: Word) -> Outcome {
         let Some(definition) = self.index.definition(reg) else {
+            self.changed = true;
             self.counters.unlisted_writes = self.counters.unlisted_writes.saturating_add(1);
             self.note_unlisted(reg);
             self.store(reg, word.merge(self.stored(reg).unwrap_or(0)));
@@ -94,7 +98,10 @@ impl RegisterFile {
             Policy::Scratch => self.store(reg, word.merge(self.get(reg))),
             Policy::WriteOneToClear => self.store(reg, self.get(reg) & !word.bits()),
             Policy::Constant => {}
-            Policy::Denied => self.counters.refused = self.counters.refused.saturating_add(1),
+            Policy::Denied => {
+                self.changed = true;
+                self.counters.refused = self.counters.refused.saturating_add(1);
+            }
             Policy::Handler => return Outcome::Handler,
         }
         Outcome::Done(0)
@@ -128,6 +135,11 @@ impl RegisterFile {
     /// Accesses of note since the start.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// True if a counter has changed since the last call of this.
+    pub const fn take_counters_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.changed, false)
     }
 
     /// The first register that was accessed and that no table lists; returned once.

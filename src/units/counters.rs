@@ -1,22 +1,27 @@
-//! Counters of a register face, for status pages.
+//! Whether there is news for operators: what a register face counts is asked for when something changed.
 
-/// Accesses of note since the function was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct FaceCounters {
-    /// Reads of registers that no table lists.
-    pub unlisted_reads: u64,
-    /// Writes to registers that no table lists.
-    pub unlisted_writes: u64,
-    /// Writes to registers that drivers may not write.
-    pub refused: u64,
-    /// CPU accesses through BAR1 and BAR3 that had no translation.
-    pub window_faults: u64,
-    /// Register writes by FECS patch lists whose consequences were dropped (GF100).
-    pub dropped_patches: u64,
-    /// Messages to FSP that were answered with an error (GH100).
-    pub fsp_errors: u64,
-    /// Doorbells that named no channel (GH100).
-    pub bad_doorbells: u64,
-    /// Channels that the back stopped and that were not reported to the driver, for lack of room (GH100).
-    pub dropped_stops: u64,
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Says that counters have changed. Any thread may say so and ask; nobody waits.
+#[derive(Debug)]
+pub struct CountersChanged(AtomicBool);
+
+impl Default for CountersChanged {
+    /// They have: nobody was told of any yet.
+    fn default() -> Self {
+        Self(AtomicBool::new(true))
+    }
+}
+
+impl CountersChanged {
+    /// A counter was changed, before this call.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// True if any was since the last call of this.
+    pub fn take(&self) -> bool {
+        // Most accesses change none: a load is cheaper than a swap.
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
+    }
 }

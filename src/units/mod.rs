@@ -17,7 +17,7 @@ mod interrupt;
 mod played;
 mod ptimer;
 
-pub use counters::FaceCounters;
+pub use gpuvmk_control_client::{DriverCounters, FaceCounters, GspCounters};
 
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_saved_state::StateError;

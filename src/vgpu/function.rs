@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::control::ChannelControl;
 use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuError};
@@ -13,7 +13,7 @@ use gpuvmk_pci::{
     AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
     RegionTable, SharedRegions,
 };
-use gpuvmk_units::FaceCounters;
+use gpuvmk_units::DriverCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 use gpuvmk_units::gsp_face::hal;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
@@ -66,7 +66,9 @@ impl VgpuConfig {
 /// A PCI function over a mediator.
 trait Face: PciFunction {
     fn status(&self) -> Status;
-    fn counters(&self) -> FaceCounters;
+    fn driver_counters(&self) -> DriverCounters;
+    fn take_counters_changed(&self) -> bool;
+    fn report_driver(&self, counters: &DriverCounters);
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
     fn note_access(&self);
     fn message_event(&self, event: Option<OwnedFd>);
@@ -79,8 +81,16 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
         self.backend().status()
     }
 
-    fn counters(&self) -> FaceCounters {
-        Self::counters(self)
+    fn driver_counters(&self) -> DriverCounters {
+        Self::driver_counters(self)
+    }
+
+    fn take_counters_changed(&self) -> bool {
+        Self::take_counters_changed(self)
+    }
+
+    fn report_driver(&self, counters: &DriverCounters) {
+        self.backend().report_driver(counters);
     }
 
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
@@ -106,8 +116,16 @@ impl Face for GspFunction<Mediator<GspChannels>> {
         self.backend().status()
     }
 
-    fn counters(&self) -> FaceCounters {
-        Self::counters(self)
+    fn driver_counters(&self) -> DriverCounters {
+        Self::driver_counters(self)
+    }
+
+    fn take_counters_changed(&self) -> bool {
+        Self::take_counters_changed(self)
+    }
+
+    fn report_driver(&self, counters: &DriverCounters) {
+        self.backend().report_driver(counters);
     }
 
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
@@ -131,6 +149,8 @@ impl Face for GspFunction<Mediator<GspChannels>> {
 /// A guest's mediated GPU.
 pub struct Vgpu {
     face: Box<dyn Face>,
+    /// Held while counters are read and reported: the last report is the newest, whatever threads there are.
+    reporting: Mutex<()>,
 }
 
 impl fmt::Debug for Vgpu {
@@ -150,7 +170,7 @@ impl Vgpu {
             FaceConfig::Gf100(face) => Box::new(Gf100Function::new(back(link, grant, mediator)?, face)?),
             FaceConfig::Gsp(face) => Box::new(GspFunction::new(back(link, grant, mediator)?, face)?),
         };
-        Ok(Self { face })
+        Ok(Self { face, reporting: Mutex::default() })
     }
 
     /// Its state and counts.
@@ -164,9 +184,18 @@ impl Vgpu {
         self.face.interrupt_state()
     }
 
-    /// Register accesses of note.
-    pub fn face_counters(&self) -> FaceCounters {
-        self.face.counters()
+    /// What was counted of the driver, since the vGPU was made.
+    pub fn driver_counters(&self) -> DriverCounters {
+        self.face.driver_counters()
+    }
+
+    /// Reports to operators what is counted of the driver, if an access changed it, or an event since the
+    /// last access.
+    fn report_driver(&self) {
+        if self.face.take_counters_changed() {
+            let _reporting = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
+            self.face.report_driver(&self.face.driver_counters());
+        }
     }
 }
 
@@ -185,12 +214,16 @@ impl PciFunction for Vgpu {
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         self.face.note_access();
-        self.face.read(region, offset, data)
+        let result = self.face.read(region, offset, data);
+        self.report_driver();
+        result
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
         self.face.note_access();
-        self.face.write(region, offset, data)
+        let result = self.face.write(region, offset, data);
+        self.report_driver();
+        result
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {

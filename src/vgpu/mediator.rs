@@ -43,6 +43,7 @@ use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
+use gpuvmk_units::DriverCounters;
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -158,6 +159,12 @@ impl<C: ChannelControl> Mediator<C> {
         let before = self.trapped.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
         connection.link.report_trapped(before.wrapping_add(1));
+    }
+
+    /// Reports to operators what was counted of the driver. Calls must not overlap.
+    pub(super) fn report_driver(&self, counters: &DriverCounters) {
+        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
+        connection.link.report_driver(counters);
     }
 
     /// Reports to operators how far the guest is from its limits, unless another thread holds the control

@@ -10,6 +10,7 @@ use gpuvmk_backend::InterruptInterest;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_trace::event::ChannelChange;
 use gpuvmk_trace::{Event as Traced, Tracer};
+use gpuvmk_units::DriverCounters;
 
 /// A link that is recorded while a recording is on.
 pub(super) struct TracedLink {
@@ -59,6 +60,10 @@ impl AggregatorLink for TracedLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.link.report_trapped(accesses);
+    }
+
+    fn report_driver(&self, counters: &DriverCounters) {
+        self.link.report_driver(counters);
     }
 
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {

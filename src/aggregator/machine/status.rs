@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gpuvmk_control_client::{
-    CardStatus, DecidedBy, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus, Status,
-    TenantStatus, TypeStatus,
+    CardStatus, DecidedBy, DriverCounters, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus,
+    Status, TenantStatus, TypeStatus,
 };
 
 use super::hardware::SpacesUsage;
@@ -153,6 +153,7 @@ impl Machine {
                 copied_bytes: 0,
                 unread_entries: 0,
                 trapped: 0,
+                driver: DriverCounters::default(),
                 doorbell_ns: tenant.doorbells.summary(),
                 hangs: hangs.hangs,
                 engine_resets: hangs.resets,

@@ -361,6 +361,7 @@ impl Loop {
                 add_report(tenant, &link.doorbells.report());
                 add_copied(tenant, &link.doorbells.copied());
                 tenant.trapped = link.doorbells.trapped();
+                tenant.driver = link.doorbells.driver();
             }
             let connection = number.and_then(|number| self.connections.get(number));
             tenant.pid = connection.map(|connection| connection.peer.pid);

@@ -11,6 +11,7 @@ use super::error::{BootError, Refused, SavedError};
 use super::events::Event;
 use super::message::{Assembled, Assembly, Request};
 use super::queue::{Queues, Record, Unsent};
+use super::refusals::Refusals;
 use super::rm::Rm;
 use super::token::{DoorbellTarget, Token};
 use super::{boot, events, rpc, saved};
@@ -166,6 +167,11 @@ impl Gsp {
     /// What happened since the function was reset.
     pub fn counters(&self) -> Counters {
         self.rm.counters
+    }
+
+    /// Calls that were answered with an error, since this was made.
+    pub fn refusals(&self) -> Refusals {
+        self.rm.refusals
     }
 
     /// What a log should say, since the last call of this.

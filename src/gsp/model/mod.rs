@@ -15,6 +15,7 @@ mod gsp;
 mod message;
 mod objects;
 mod queue;
+mod refusals;
 mod rm;
 mod robust_channel;
 mod rpc;
@@ -33,6 +34,7 @@ pub use effect::Effect;
 pub use error::{BootError, Refused, SavedError};
 pub use gsp::Gsp;
 pub use objects::ObjectLimits;
+pub use refusals::Refusals;
 pub use state::{GspPhase, GspState};
 pub use token::DoorbellTarget;
 

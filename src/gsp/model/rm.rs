@@ -9,6 +9,7 @@ use crate::model::counters::{Call, Counters, Note, Notes};
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
 use crate::model::objects::{Id, Kind, Objects};
+use crate::model::refusals::Refusals;
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
@@ -31,6 +32,7 @@ pub(super) struct Rm {
     pub(super) objects: Objects,
     pub(super) channels: Channels,
     pub(super) counters: Counters,
+    pub(super) refusals: Refusals,
     pub(super) notes: Notes,
     /// The entry of BAR2's root directory that the driver gave.
     pub(super) bar2_entry: u64,
@@ -50,6 +52,7 @@ impl Rm {
             objects: Objects::new(config.objects),
             channels: Channels::default(),
             counters: Counters::default(),
+            refusals: Refusals::default(),
             notes: Notes::default(),
             bar2_entry: 0,
             saved_at: None,
@@ -150,6 +153,7 @@ impl Rm {
     pub(super) fn ended(&mut self, what: Call, outcome: Result<(), Status>) {
         if let Err(status) = outcome {
             self.counters.refused = self.counters.refused.saturating_add(1);
+            self.refusals.count(status);
             self.note(Note::Refused { what, status });
         }
     }

@@ -18,6 +18,7 @@ use super::gsp::{Gsp, State};
 use super::message::{Assembly, WaitingState};
 use super::objects::{Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
+use super::refusals::Refusals;
 use super::rm::Rm;
 
 /// State of a [`Gsp`].
@@ -69,6 +70,8 @@ impl Gsp {
             objects,
             channels,
             counters,
+            // For operators, who count from when they look first.
+            refusals: _,
             // For a log, which may have one twice.
             notes: _,
             bar2_entry,
@@ -133,6 +136,7 @@ impl Gsp {
                 objects,
                 channels,
                 counters: state.counters,
+                refusals: Refusals::default(),
                 notes: Notes::default(),
                 bar2_entry: state.bar2_entry,
                 saved_at: state.saved_at,

@@ -32,7 +32,8 @@ fn reset_value(index: &RegisterIndex, reg: Reg) -> u32 {
 impl RegisterFile {
     /// The state to save.
     pub fn state(&self) -> RegisterFileState {
-        let Self { index, pages, counters, notice } = self;
+        // Who asks for counters is told of all of them at first.
+        let Self { index, pages, counters, changed: _, notice } = self;
         let pages = pages.iter().zip((0..).step_by(PAGE_BYTES));
         let pages = pages.filter_map(|(page, start)| Some((page.as_ref()?, start)));
         let registers = pages.flat_map(|(page, start)| page.iter().copied().zip((start..).step_by(4)));

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::effect::WindowId;
 use super::registers::Registers;
+use crate::counters::CountersChanged;
 use crate::direct_windows::Watcher;
 use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
@@ -34,6 +35,7 @@ pub struct Face {
     /// Register writes by FECS whose consequences were dropped.
     dropped_patches: AtomicU64,
     window_faults: AtomicU64,
+    counters_changed: CountersChanged,
     /// The front end that has mapped windows.
     watcher: Watcher,
 }
@@ -68,6 +70,7 @@ impl Drop for Guard<'_> {
         let area = self.registers.doorbell_area().unwrap_or(NO_AREA);
         self.face.doorbell_area.store(area, Ordering::Release);
         self.face.bar0_window.store(self.registers.bar0_window(), Ordering::Release);
+        self.face.note_counters(&mut self.registers);
     }
 }
 
@@ -82,6 +85,7 @@ impl Face {
             lost: AtomicBool::new(false),
             dropped_patches: AtomicU64::new(0),
             window_faults: AtomicU64::new(0),
+            counters_changed: CountersChanged::default(),
             watcher: Watcher::default(),
         }
     }
@@ -114,6 +118,18 @@ impl Face {
     /// The units, for changing.
     pub fn lock(&self) -> Guard<'_> {
         Guard { face: self, registers: self.peek() }
+    }
+
+    /// Tells those who ask for counters of those that an access has changed.
+    pub fn note_counters(&self, units: &mut Registers) {
+        if units.take_counters_changed() {
+            self.counters_changed.note();
+        }
+    }
+
+    /// True if a counter has changed since the last call of this.
+    pub fn take_counters_changed(&self) -> bool {
+        self.counters_changed.take()
     }
 
     /// The function's clock.
@@ -159,6 +175,7 @@ impl Face {
     /// A CPU access through BAR1 or BAR3 had no translation.
     pub fn window_fault(&self, window: WindowId, fault: &WindowFault) {
         self.window_faults.fetch_add(1, Ordering::Relaxed);
+        self.counters_changed.note();
         let unit = match window {
             WindowId::Bar1 => FaultUnit::Bar1,
             WindowId::Bar3 => FaultUnit::Bar3,
@@ -239,6 +256,7 @@ impl EngineEvents for Face {
         self.lock().write(Reg(offset & !3), Word::full(value), self.clock(), &mut effects);
         if !effects.is_empty() {
             self.dropped_patches.fetch_add(1, Ordering::Relaxed);
+            self.counters_changed.note();
         }
     }
 

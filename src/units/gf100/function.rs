@@ -12,8 +12,8 @@ use super::effect::WindowId;
 use super::face::Face;
 use super::pbus::window_start;
 use super::registers::Registers;
-use crate::FaceCounters;
 use crate::interest_tracker::InterestTracker;
+use crate::{DriverCounters, FaceCounters, GspCounters};
 use config::{CLASS, PRAMIN, VENDOR, regions};
 use gpuvmk_backend::{EngineBackend, FifoState};
 use gpuvmk_mmio_trap::access::check;
@@ -121,6 +121,16 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             dropped_patches: self.face.dropped_patches(),
             ..FaceCounters::default()
         }
+    }
+
+    /// True if [`Self::driver_counters`] has changed since the last call of this, and at the first call.
+    pub fn take_counters_changed(&self) -> bool {
+        self.face.take_counters_changed()
+    }
+
+    /// What operators may know of the driver.
+    pub fn driver_counters(&self) -> DriverCounters {
+        DriverCounters { face: self.counters(), gsp: GspCounters::default() }
     }
 
     /// Function reset; the caller holds `order`.

@@ -452,6 +452,11 @@ impl Registers {
         &mut self.output
     }
 
+    /// True if a counter of the file has changed since the last call of this.
+    pub const fn take_counters_changed(&mut self) -> bool {
+        self.file.take_counters_changed()
+    }
+
     /// The first register that was accessed and that no table lists; returned once.
     pub fn take_notice(&mut self) -> Option<Reg> {
         self.file.take_notice()

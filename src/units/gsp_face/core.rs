@@ -5,8 +5,8 @@
 //! 1. GSP: held while the back is called, which may wait for another process.
 //! 2. that of the interest tracker: held while the back is called, which sends events.
 //! 3. one of the others: a window (held while the back accesses memory, which neither waits nor calls back),
-//!    the units, the tokens, or the stopped channels. The last three are not held while anything else is
-//!    called, except the interrupt sink under the units' lock.
+//!    the units, the tokens, the stopped channels, or what was counted of GSP. The last four are not held
+//!    while anything else is called, except the interrupt sink under the units' lock.
 //!
 //! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
 //! listed ([`super::unreported_stops`]); then the event tries to lock GSP and deliver it. If another thread
@@ -18,6 +18,7 @@
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
 
+mod gsp_counts;
 mod parts;
 mod state;
 
@@ -38,11 +39,13 @@ use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use gpuvmk_gsp::{BootError, Counters as GspCounters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
+use gpuvmk_control_client::GspCounters;
+use gpuvmk_gsp::{BootError, Counters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 use gpuvmk_pci::{CoalescableWrite, Region};
+use gsp_counts::counters_of;
 pub use parts::Parts;
 pub use state::GspFaceState;
 
@@ -51,6 +54,8 @@ pub use state::GspFaceState;
 struct Processor<B> {
     gsp: Gsp,
     config: GspConfig,
+    /// What was counted of those before it, which function resets have ended.
+    before: GspCounters,
     /// Weak, so that a thread that holds GSP is never the last owner of the back.
     back: Weak<B>,
 }
@@ -70,6 +75,8 @@ pub struct Core<B> {
     stops: Mutex<UnreportedStops>,
     pub window_faults: AtomicU64,
     pub bad_doorbells: AtomicU64,
+    /// What was counted of GSP when it was let go last.
+    asked: Mutex<GspCounters>,
     /// The front end that has mapped windows.
     pub watcher: Watcher,
     /// Where the directories of BAR1 and BAR2 are.
@@ -103,9 +110,10 @@ impl<B: GspBackend> Core<B> {
     pub fn of(back: Weak<B>, hal: &'static Hal, config: GspConfig, parts: Parts) -> Self {
         let Parts { gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells } = parts;
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
+        let (before, asked) = (GspCounters::default(), Mutex::new(counters_of(&gsp)));
         Self {
             hal,
-            processor: Mutex::new(Processor { gsp, config, back }),
+            processor: Mutex::new(Processor { gsp, config, before, back }),
             face,
             interest_tracker: InterestTracker::default(),
             identity,
@@ -115,6 +123,7 @@ impl<B: GspBackend> Core<B> {
             stops: Mutex::new(stops),
             window_faults: AtomicU64::new(window_faults),
             bad_doorbells: AtomicU64::new(bad_doorbells),
+            asked,
             watcher: Watcher::default(),
             roots,
         }
@@ -133,6 +142,7 @@ impl<B: GspBackend> Core<B> {
             log::warn!("FSP does not boot GSP: {error}");
         }
         self.face.lock().booted(result);
+        self.face.counters_changed.note();
         self.deliver();
     }
 
@@ -169,6 +179,7 @@ impl<B: GspBackend> Core<B> {
         // Before the back's reset, which tells operators.
         back.note_objects(fresh.take_object_usage());
         back.reset();
+        processor.before = processor.before.and(counters_of(&processor.gsp));
         processor.gsp = fresh;
         // Late events of the back are dropped with it.
         self.interest_tracker.reset(back);
@@ -208,8 +219,14 @@ impl<B: GspBackend> Core<B> {
     }
 
     /// GSP's counters since the function was reset.
-    pub fn gsp_counters(&self) -> GspCounters {
+    pub fn gsp_counters(&self) -> Counters {
         locked(&self.processor).gsp.counters()
+    }
+
+    /// What was counted of all GSPs that the function has had, up to when the last was let go. Does not wait
+    /// for GSP.
+    pub fn asked_of_gsp(&self) -> GspCounters {
+        *locked(&self.asked)
     }
 
     /// Drops the windows' cached translations, and calls the watcher if mapped memory may have changed. A
@@ -267,6 +284,8 @@ impl<B: GspBackend> Core<B> {
         for note in processor.gsp.take_notes() {
             log::info!("{note}");
         }
+        *locked(&self.asked) = processor.before.and(counters_of(&processor.gsp));
+        self.face.counters_changed.note();
     }
 
     fn tell_stopped(&self, back: &B, gsp: &mut Gsp) {
@@ -329,6 +348,7 @@ impl<B: GspBackend> Core<B> {
 
     fn stop(&self, stop: ChannelStop<GuestChannel>) {
         locked(&self.stops).push(stop);
+        self.face.counters_changed.note();
         self.deliver();
     }
 }
@@ -360,6 +380,7 @@ impl<B: GspBackend> EngineEvents for Core<B> {
     fn fault(&self, _fault: MmuFault) {
         // An access by the CPU: it stops nothing.
         self.window_faults.fetch_add(1, Ordering::Relaxed);
+        self.face.counters_changed.note();
     }
 
     fn preempted(&self, _channel: GuestChannel) {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::effect::Effect;
 use super::locked;
 use super::registers::Registers;
+use crate::counters::CountersChanged;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::access::Word;
@@ -20,6 +21,8 @@ pub struct Face {
     /// First VRAM address that PRAMIN shows.
     pramin: AtomicU64,
     lost: AtomicBool,
+    /// Of the registers, and of all others of the function.
+    pub counters_changed: CountersChanged,
 }
 
 impl std::fmt::Debug for Face {
@@ -36,6 +39,7 @@ impl Face {
             clock,
             pramin: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            counters_changed: CountersChanged::default(),
         }
     }
 
@@ -59,6 +63,7 @@ impl Face {
     pub fn read(&self, reg: Reg) -> u32 {
         let mut units = self.lock();
         let value = units.read(reg, &*self.clock);
+        self.note_counters(&mut units);
         tell_unlisted(&mut units);
         value
     }
@@ -68,7 +73,14 @@ impl Face {
         let mut units = self.lock();
         units.write(reg, word, &*self.clock, effects);
         self.pramin.store(units.pramin_start(), Ordering::Release);
+        self.note_counters(&mut units);
         tell_unlisted(&mut units);
+    }
+
+    fn note_counters(&self, units: &mut Registers) {
+        if units.take_counters_changed() {
+            self.counters_changed.note();
+        }
     }
 
     /// Handles a function reset.

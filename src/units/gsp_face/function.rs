@@ -9,7 +9,7 @@ use super::effect::Effect;
 use super::hal::{Hal, TreeRegister};
 use super::memory::{TableMemory, VramMemory};
 use super::registers::Registers;
-use crate::{FaceCounters, RestoreError};
+use crate::{DriverCounters, FaceCounters, RestoreError};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
@@ -134,6 +134,17 @@ impl<B: GspBackend> GspFunction<B> {
         }
     }
 
+    /// True if [`Self::driver_counters`] has changed since the last call of this, and at the first call.
+    pub fn take_counters_changed(&self) -> bool {
+        self.core.face.counters_changed.take()
+    }
+
+    /// What operators may know of the driver. What it asks of GSP counts when GSP has answered: nothing here
+    /// waits for GSP or for the back.
+    pub fn driver_counters(&self) -> DriverCounters {
+        DriverCounters { face: self.counters(), gsp: self.core.asked_of_gsp() }
+    }
+
     /// The state to save, taken at one point between events of the back. Notifications that the back has held
     /// back are delivered first, and are in it. The caller makes sure that no access is under way: the
     /// guest's processors stand still, and the front end has finished their accesses.
@@ -193,7 +204,10 @@ impl<B: GspBackend> GspFunction<B> {
     fn perform(&self, effect: Effect) {
         match effect {
             Effect::BootGsp { parameters } => self.core.boot(&self.backend, parameters),
-            Effect::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
+            Effect::FspRefused(error) => {
+                self.core.face.counters_changed.note();
+                log::warn!("FSP refuses a message: {error}");
+            }
             Effect::GspCommands => self.core.commands(&self.backend),
             Effect::Flush(asked) => {
                 self.core.invalidate_windows(&self.backend, asked.page_directory);
@@ -228,10 +242,13 @@ impl<B: GspBackend> GspFunction<B> {
 
     fn bad_doorbell(&self) {
         self.core.bad_doorbells.fetch_add(1, Ordering::Relaxed);
+        self.core.face.counters_changed.note();
     }
 
     pub(super) fn window_fault(&self, bar: u8, fault: &WindowFault) {
-        if self.core.window_faults.fetch_add(1, Ordering::Relaxed) == 0 {
+        let before = self.core.window_faults.fetch_add(1, Ordering::Relaxed);
+        self.core.face.counters_changed.note();
+        if before == 0 {
             log::info!(
                 "A CPU access ({:?}) to BAR{bar} at {:#x} has no translation: {:?}",
                 fault.access,

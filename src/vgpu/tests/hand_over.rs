@@ -70,6 +70,8 @@ impl AggregatorLink for RingLink {
 
     fn report_trapped(&self, _: u64) {}
 
+    fn report_driver(&self, _: &DriverCounters) {}
+
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
         if self.broken {
             let kept = self.notifications.take();

@@ -4,6 +4,7 @@
 
 mod channels;
 mod copies;
+mod counters;
 mod failures;
 mod gsp;
 mod hand_over;
@@ -31,6 +32,7 @@ use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
+use gpuvmk_units::DriverCounters;
 
 const VRAM: u64 = 4 << 20;
 const CHANNELS: u16 = 8;
@@ -56,6 +58,7 @@ struct FakeLink {
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
     trapped: AtomicU64,
+    driver: Mutex<DriverCounters>,
     /// Notifications that are not told before the driver is interested or asks for them, and what they are to
     /// it.
     notified: Mutex<Deferred>,
@@ -170,6 +173,10 @@ impl AggregatorLink for FakeLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.trapped.store(accesses, Ordering::Relaxed);
+    }
+
+    fn report_driver(&self, counters: &DriverCounters) {
+        *self.driver.lock().unwrap() = *counters;
     }
 
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {

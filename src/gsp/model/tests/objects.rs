@@ -3,6 +3,7 @@
 use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, UNLOADING, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
+use crate::model::Counters;
 use crate::model::{GspConfig, Note, ObjectLimits};
 use gpuvmk_backend::ObjectUsage;
 
@@ -60,6 +61,11 @@ fn unknown_classes_and_parameters_of_a_wrong_size_are_refused() {
     assert_eq!(driver.alloc(CLIENT + 1, CLIENT + 1, CLIENT + 1, 0, &[0; 8]), PARAM_STRUCT);
 
     assert!(driver.gsp.take_notes().contains(&Note::UnknownClass(0x73)));
+
+    let Counters { refused, .. } = driver.gsp.counters();
+    let by_reason = driver.gsp.refusals();
+    assert_eq!(by_reason.class + by_reason.parameters, refused);
+    assert!(by_reason.class > 0 && by_reason.parameters > 1, "{by_reason:?}");
 }
 
 #[test]

@@ -44,7 +44,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 }
                 let (result, notice) = {
                     let mut units = self.face.peek();
-                    (units.read(lane.reg, self.face.clock()), units.take_notice())
+                    let result = units.read(lane.reg, self.face.clock());
+                    self.face.note_counters(&mut units);
+                    (result, units.take_notice())
                 };
                 log_unlisted(notice);
                 lane.store(self.resolve(result), part);

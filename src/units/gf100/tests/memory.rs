@@ -116,7 +116,15 @@ fn access_without_translation_reads_ones_and_is_reported() {
     assert_eq!(gpu.rd(0x259c), 1 << 4 | 1 << 5);
     assert_eq!((gpu.rd(0x2840), gpu.rd(0x2844), gpu.rd(0x284c)), (0x100, 0x2000, 0x742));
     assert_eq!((gpu.rd(0x2854), gpu.rd(0x285c)), (0x3000, 0x8c2));
-    assert_eq!(gpu.function.counters().window_faults, 2);
+    assert!(gpu.function.take_counters_changed() && !gpu.function.take_counters_changed());
+    assert_eq!(gpu.function.driver_counters().face.window_faults, 2);
+    gpu.bar_wr(3, 0x3000, 5);
+    assert!(gpu.function.take_counters_changed() && !gpu.function.take_counters_changed());
+    gpu.rd(0x259c);
+    assert!(!gpu.function.take_counters_changed());
+    gpu.rd(0x0f_0ff0);
+    assert!(gpu.function.take_counters_changed());
+    assert_eq!(gpu.function.counters().unlisted_reads, 1);
 }
 
 #[test]

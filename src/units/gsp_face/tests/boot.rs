@@ -2,8 +2,11 @@
 
 use super::RAM;
 use super::driver::Driver;
+use super::events::write_fault;
 use super::*;
+use crate::DriverCounters;
 use gpuvmk_backend::testing::BackCall;
+use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gh100::regs::{gsp, host};
 
 #[test]
@@ -98,6 +101,34 @@ fn resume_keeps_queues_and_channels() {
     gpu.back.calls();
     gpu.wr(0xbb_0090, 1 << 16 | 3);
     assert_eq!(gpu.back.calls(), [BackCall::Doorbell(0, 0)]);
+}
+
+#[test]
+fn operators_learn_of_what_is_new_and_of_all_boots() {
+    let gpu = Gpu::new();
+    let news = || gpu.function.take_counters_changed().then(|| gpu.function.driver_counters());
+    assert_eq!(news(), Some(DriverCounters::default()));
+    assert_eq!(news(), None);
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    let asked = news().unwrap();
+    assert_eq!((asked.gsp.rpcs, asked.gsp.refused()), (gpu.function.gsp_counters().rpcs, 0));
+    assert!(asked.gsp.rpcs > 3 && asked.gsp.events == 1);
+    gpu.rd(0x0f_0ff0);
+    assert_eq!(news().map(|news| news.face.unlisted_reads), Some(1));
+    gpu.wr(0xbb_0090, 1 << 16 | 3);
+    assert_eq!(news().map(|news| news.face.bad_doorbells), Some(1));
+    gpu.back.events().fault(write_fault(FaultUnit::Bar1));
+    assert_eq!(news().map(|news| news.face.window_faults), Some(1));
+    gpu.reg(gsp::NV_PGSP_FALCON_HWCFG2);
+    assert_eq!(news(), None);
+    drop(driver);
+
+    gpu.function.reset();
+    Driver::booted(&gpu).open();
+    let both = news().unwrap();
+    assert_eq!((both.gsp.rpcs, both.gsp.events), (2 * asked.gsp.rpcs, 2));
+    assert_eq!(both.face.bad_doorbells, 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn fault(channel: u16) -> ChannelStop<GuestChannel> {
     ChannelStop::new(GuestChannel(channel), write_fault(FaultUnit::Engine(Engine::COPY1)))
 }
 
-fn write_fault(unit: FaultUnit) -> MmuFault {
+pub fn write_fault(unit: FaultUnit) -> MmuFault {
     MmuFault {
         unit,
         address: GpuVa(0x12_3456_7000),
