@@ -25,8 +25,8 @@ mod vgpu;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gpuvmk::shadow_pagetable::{Fermi, Hopper};
-use guest::{Chip, GIB, Guest, Layout};
+use gpuvmk::shadow_pagetable::Fermi;
+use guest::{GIB, Guest, Layout, V3, Written};
 use serde_json::{Value, json};
 use validation::{Tenant, Update};
 
@@ -82,7 +82,7 @@ impl Unchanged {
     }
 }
 
-fn unchanged<F: Chip>(mapped: u64) -> Unchanged {
+fn unchanged<F: Written>(mapped: u64) -> Unchanged {
     let mut guest = Guest::<F>::new(mapped, Layout::Vram);
     let table_pages = guest.flush().table_pages;
     let us = micros(
@@ -132,7 +132,7 @@ fn changed(changed: u64) -> Value {
 
 /// Nanoseconds for a byte of the tables of a gibibyte of small pages, in a space of which nothing was
 /// shadowed. Spaces came and went before.
-fn walk<F: Chip>(layout: Layout) -> f64 {
+fn walk<F: Written>(layout: Layout) -> f64 {
     let mut guest = Guest::<F>::new(GIB, layout);
     let us = micros(
         41,
@@ -146,7 +146,7 @@ fn walk<F: Chip>(layout: Layout) -> f64 {
 }
 
 /// The same in a guest's first space: memory for what is remembered comes from the kernel.
-fn first_walk<F: Chip>() -> f64 {
+fn first_walk<F: Written>() -> f64 {
     let first = |_| {
         let mut guest = Guest::<F>::new(GIB, Layout::Vram);
         let start = Instant::now();
@@ -189,7 +189,7 @@ fn rounded(value: f64) -> f64 {
 /// Measures everything, prints it, and tells whether it is within the limits.
 fn pass() -> (bool, Value) {
     let unchanged_gf100: Vec<_> = MAPPED.into_iter().map(unchanged::<Fermi>).collect();
-    let unchanged_gh100: Vec<_> = MAPPED.into_iter().map(unchanged::<Hopper>).collect();
+    let unchanged_gh100: Vec<_> = MAPPED.into_iter().map(unchanged::<V3>).collect();
     let whole = vgpu::unchanged(ROUNDS);
     let (slopes, fixed) = ([&unchanged_gf100, &unchanged_gh100].map(|points| line(points)), {
         // The smallest space has a handful of pages: what is not theirs is fixed.
@@ -199,7 +199,7 @@ fn pass() -> (bool, Value) {
     let slope = slopes[0].0.max(slopes[1].0);
     let worst = unchanged_gf100.iter().chain(&unchanged_gh100).chain([&whole]);
     let worst = worst.map(|point| point.of_limit()).fold(0.0, f64::max);
-    let walks = Layout::ALL.map(|layout| (layout, walk::<Fermi>(layout), walk::<Hopper>(layout)));
+    let walks = Layout::ALL.map(|layout| (layout, walk::<Fermi>(layout), walk::<V3>(layout)));
     let together = walks.iter().filter(|(layout, ..)| *layout != Layout::Scattered);
     let slowest = together.map(|(_, gf100, gh100)| gf100.max(*gh100)).fold(0.0, f64::max);
     let checks = Update::ALL.map(|update| (update, validation(update)));
@@ -218,7 +218,7 @@ fn pass() -> (bool, Value) {
         println!("{name:28} {value:10.3}{}", if ok { "" } else { "  missed" });
     }
     let copy = copy();
-    let first_walk = first_walk::<Fermi>().max(first_walk::<Hopper>());
+    let first_walk = first_walk::<Fermi>().max(first_walk::<V3>());
     println!("{:28} {copy:10.3}", "copy_ns_per_byte");
     println!("{:28} {first_walk:10.3}", "first_walk_ns_per_byte");
     println!("{:28} {:10.3} us, {} pages of tables", "through a vGPU", whole.us, whole.table_pages);

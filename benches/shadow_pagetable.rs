@@ -10,8 +10,8 @@
 mod guest;
 
 use divan::Bencher;
-use gpuvmk::shadow_pagetable::{Fermi, Hopper};
-use guest::{Chip, GIB, Guest, Layout};
+use gpuvmk::shadow_pagetable::Fermi;
+use guest::{GIB, Guest, Layout, V2, V3, Written};
 
 fn main() {
     divan::main();
@@ -20,8 +20,8 @@ fn main() {
 const MAPPED: [u64; 5] = [1, 512, 8192, 65_536, GIB];
 const CHANGED: [u64; 5] = [1, 64, 4096, 65_536, GIB];
 
-#[divan::bench(types = [Fermi, Hopper], args = MAPPED)]
-fn flush_without_changes<F: Chip>(bencher: Bencher<'_, '_>, mapped: u64) {
+#[divan::bench(types = [Fermi, V2, V3], args = MAPPED)]
+fn flush_without_changes<F: Written>(bencher: Bencher<'_, '_>, mapped: u64) {
     let mut guest = Guest::<F>::new(mapped, Layout::Vram);
     guest.flush();
     bencher.bench_local(|| guest.flush());
@@ -51,8 +51,8 @@ fn flush_with_changes(bencher: Bencher<'_, '_>, changed: u64, layout: Layout, st
 }
 
 /// Tables of a gibibyte, seen for the first time, and forgotten.
-#[divan::bench(types = [Fermi, Hopper], args = Layout::ALL)]
-fn first_walk<F: Chip>(bencher: Bencher<'_, '_>, layout: Layout) {
+#[divan::bench(types = [Fermi, V2, V3], args = Layout::ALL)]
+fn first_walk<F: Written>(bencher: Bencher<'_, '_>, layout: Layout) {
     let mut guest = Guest::<F>::new(GIB, layout);
     bencher.bench_local(|| {
         guest.flush();

@@ -22,13 +22,14 @@ use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
+use gpuvmk::chip::gmmu::Gmmu;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::{PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
 use gpuvmk_control_client::TenantStatus;
-use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
+use gsp_driver::{DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
 use soft_host::soft_host;
 
 const VRAM: u64 = 64 << 20;
@@ -59,13 +60,13 @@ impl Host {
         Self { service: Arc::new(soft_host(Chip::GH100, 512 << 20, policy, ScrubPolicy::default())) }
     }
 
-    fn mediator(&self, name: &str) -> Arc<Mediator<GspChannels>> {
+    fn mediator(&self, name: &str, format: Gmmu) -> Arc<Mediator<GspChannels>> {
         let (link, grant) = connect_in_process(&self.service, hello(name)).unwrap();
-        Arc::new(Mediator::new(link, grant, MediatorConfig::default()).unwrap())
+        Arc::new(Mediator::new(link, grant, format, MediatorConfig::default()).unwrap())
     }
 
     fn driver(&self, name: &str) -> Driver {
-        GspDriver::new(self.mediator(name))
+        GspDriver::new(self.mediator(name, Gmmu::V3))
     }
 
     fn tenant(&self, name: &str) -> TenantStatus {
@@ -86,8 +87,8 @@ fn round_trip(driver: &mut Driver, slot: u16, seed: u8) {
     driver.ram.fill(back, SIZE as u64, 0).unwrap();
 
     driver.copy(slot, RAM_VA + source, VRAM_VA + DATA + place, SIZE as u32);
-    driver.copy(slot, BIG_VA + DATA + place, VRAM_VA + DATA + place + 0x8_0000, SIZE as u32);
-    driver.copy(slot, BIG_VA + DATA + place + 0x8_0000, RAM_VA + back, SIZE as u32);
+    driver.copy(slot, driver.big_va() + DATA + place, VRAM_VA + DATA + place + 0x8_0000, SIZE as u32);
+    driver.copy(slot, driver.big_va() + DATA + place + 0x8_0000, RAM_VA + back, SIZE as u32);
     driver.finish(slot);
 
     assert!(driver.read(DATA + place, SIZE) == data, "VRAM differs");
@@ -103,8 +104,12 @@ fn unharmed(host: &Host, driver: &Driver, name: &str) {
 
 #[test]
 fn copies_on_every_engine_move_the_bytes_and_are_told() {
+    Gmmu::ALL.into_iter().for_each(copies_with_tables);
+}
+
+fn copies_with_tables(format: Gmmu) {
     let host = Host::new(PolicyKind::Fifo);
-    let mut driver = host.driver("one");
+    let mut driver = GspDriver::with_tables(host.mediator("one", format), format);
     for (slot, engines) in (0..).zip(ENGINES) {
         driver.channel(slot, engines);
         round_trip(&mut driver, slot, slot as u8);
@@ -312,7 +317,7 @@ fn dead_aggregator_is_told_until_a_reset_finds_a_new_one() {
     let reconnect: LinkFactory = Box::new(move || connect_in_process(&service, hello("one")));
     let (link, grant) = connect_in_process(&first.service, hello("one")).unwrap();
     let config = MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() };
-    let mut driver = GspDriver::new(Arc::new(Mediator::new(link, grant, config).unwrap()));
+    let mut driver = GspDriver::new(Arc::new(Mediator::new(link, grant, Gmmu::V3, config).unwrap()));
     driver.channel(0, EngineSet::COPY1);
 
     first.service.stop();

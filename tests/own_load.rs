@@ -32,6 +32,7 @@ use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use gpuvmk::chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
 use gpuvmk::chip::gh100::regs::vfn::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNCTION_TIME_1};
+use gpuvmk::chip::gmmu::Gmmu;
 use gpuvmk::chip::{Chip, EngineSet, Face};
 use gpuvmk::pci::{InterruptSink, PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
@@ -79,7 +80,7 @@ impl Host {
     /// A driver of a GH100, below its register face.
     fn gsp_driver(&self, name: &str) -> GspDriver<Mediator<GspChannels>> {
         let (link, grant) = self.link(name);
-        GspDriver::new(Arc::new(Mediator::new(link, grant, MediatorConfig::default()).unwrap()))
+        GspDriver::new(Arc::new(Mediator::new(link, grant, Gmmu::V3, MediatorConfig::default()).unwrap()))
     }
 
     /// Calls `look` while a neighbour keeps all engines busy.

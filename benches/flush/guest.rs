@@ -6,14 +6,13 @@ use std::convert::Infallible;
 use std::os::fd::AsFd;
 
 use gpuvmk::chip::gf100::mmu::{Pde, Pte};
-use gpuvmk::chip::gh100::mmu::{self as hopper, DualPde, encode_pde};
+use gpuvmk::chip::gmmu::{self, Gmmu};
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::shadow_pagetable::{
-    Budget, Fermi, GuestMemory, Hopper, MapRun, MmuFormat, NotGuestMemory, RunSink, ShadowSpace, SyncReport,
-    UnmapRun,
+    Budget, Fermi, GuestMemory, MapRun, MmuFormat, NotGuestMemory, RunSink, ShadowSpace, SyncReport, UnmapRun,
 };
 
 /// Bytes in which tables lie.
@@ -90,8 +89,12 @@ fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
-/// A chip's format, and how its tables are written.
-pub trait Chip: MmuFormat + Default {
+/// A format, and how its tables are written.
+pub trait Written {
+    /// The format.
+    type Format: MmuFormat;
+    /// Its value.
+    fn format() -> Self::Format;
     /// Where directories begin, and what they are.
     fn write_directories(memory: &Memory, pages: u64);
     /// Where the entry of a page lies.
@@ -101,7 +104,13 @@ pub trait Chip: MmuFormat + Default {
 }
 
 /// GF100: a directory at 0, tables of 256 KiB behind it.
-impl Chip for Fermi {
+impl Written for Fermi {
+    type Format = Self;
+
+    fn format() -> Self {
+        Self::default()
+    }
+
     fn write_directories(memory: &Memory, pages: u64) {
         for table in 0..pages.div_ceil(1 << 15) {
             let pde = Pde { large: None, small: Some(vram(Self::entry(table << 15))) };
@@ -118,42 +127,74 @@ impl Chip for Fermi {
     }
 }
 
-/// GH100: four directories from 0 on, the lowest of two pages, and tables of a page for each 2 MiB.
-impl Chip for Hopper {
-    fn write_directories(memory: &Memory, pages: u64) {
-        let named = |address| encode_pde(hopper::Pde::Table(vram(address)));
-        for level in 0..3 {
-            memory.tables.write_u64(level << 12, named((level + 1) << 12)).expect("in range");
-        }
-        for table in 0..pages.div_ceil(1 << 9) {
-            if table % 256 == 0 {
-                let lowest = 0x4000 + ((table / 256) << 12);
-                memory.tables.write_u64(0x3000 + table / 256 * 8, named(lowest)).expect("in range");
-            }
-            let small = hopper::Pde::Table(vram(Self::entry(table << 9)));
-            let dual = DualPde::tables(hopper::Pde::Invalid, small);
-            memory.tables.write(0x4000 + table * 16, &dual.to_le_bytes()).expect("in range");
-        }
-    }
+/// Version 2, of Pascal to Ada.
+pub struct V2;
+/// Version 3, from Hopper on.
+pub struct V3;
 
-    fn entry(page: u64) -> u64 {
-        0x4_0000 + page * 8
+/// The upper directories from 0 on, a page each, then the lowest, of two pages, and tables of a page for each
+/// 2 MiB.
+fn write_directories(format: Gmmu, memory: &Memory, pages: u64) {
+    let named = |address| format.encode_pde(gmmu::Pde::Table(vram(address)));
+    let mut upper = 0;
+    let mut level = format.root();
+    while let Some(below) = level.below() {
+        (level, upper) = (below, upper + 0x1000);
+        memory.tables.write_u64(upper - 0x1000, named(upper)).expect("in range");
     }
-
-    fn page(target: PhysicalAddress) -> u64 {
-        hopper::Pte { target, read_only: false, privileged: false, kind: 6 }.encode()
+    for table in 0..pages.div_ceil(1 << 9) {
+        if table % 256 == 0 {
+            let lowest = upper + ((table / 256) << 12);
+            memory.tables.write_u64(upper - 0x1000 + table / 256 * 8, named(lowest)).expect("in range");
+        }
+        let small = gmmu::Pde::Table(vram(gmmu_entry(table << 9)));
+        let dual = format.encode_tables(gmmu::Pde::Invalid, small);
+        memory.tables.write(upper + table * 16, &dual.to_le_bytes()).expect("in range");
     }
 }
 
+const fn gmmu_entry(page: u64) -> u64 {
+    0x4_0000 + page * 8
+}
+
+/// Implements [`Written`] for a version.
+macro_rules! written {
+    ($version:ident) => {
+        impl Written for $version {
+            type Format = Gmmu;
+
+            fn format() -> Gmmu {
+                Gmmu::$version
+            }
+
+            fn write_directories(memory: &Memory, pages: u64) {
+                write_directories(Gmmu::$version, memory, pages);
+            }
+
+            fn entry(page: u64) -> u64 {
+                gmmu_entry(page)
+            }
+
+            fn page(target: PhysicalAddress) -> u64 {
+                let page = gmmu::Pte { target, read_only: false, privileged: false, kind: 6 };
+                Gmmu::$version.encode_page(page)
+            }
+        }
+    };
+}
+
+written!(V2);
+written!(V3);
+
 /// A guest with one address space.
-pub struct Guest<F: Chip> {
+pub struct Guest<F: Written> {
     pub memory: Memory,
     budget: Budget,
-    space: ShadowSpace<F>,
+    space: ShadowSpace<F::Format>,
     layout: Layout,
 }
 
-impl<F: Chip> Guest<F> {
+impl<F: Written> Guest<F> {
     /// With the first `pages` pages mapped, and nothing shadowed yet.
     pub fn new(pages: u64, layout: Layout) -> Self {
         let fd = create_memory_file(c"vram", TABLES).expect("a memory file");
@@ -164,8 +205,8 @@ impl<F: Chip> Guest<F> {
         system.map(DmaMapping { iova: 0, size: RAM, writable: true, backing, owner: None }).expect("a range");
         let memory = Memory { tables, system };
         F::write_directories(&memory, pages);
-        let mut budget = Budget::new(F::default().limits());
-        let space = ShadowSpace::new(F::default(), vram(0), &mut budget).expect("within the budget");
+        let mut budget = Budget::new(F::format().limits());
+        let space = ShadowSpace::new(F::format(), vram(0), &mut budget).expect("within the budget");
         let guest = Self { memory, budget, space, layout };
         guest.remap(0..pages, 0);
         guest
@@ -186,7 +227,7 @@ impl<F: Chip> Guest<F> {
 
     /// Forgets everything, as if the space was new.
     pub fn forget(&mut self) {
-        let fresh = ShadowSpace::new(F::default(), vram(0), &mut self.budget).expect("within the budget");
+        let fresh = ShadowSpace::new(F::format(), vram(0), &mut self.budget).expect("within the budget");
         std::mem::replace(&mut self.space, fresh).release(&mut self.budget);
     }
 }

@@ -1,4 +1,4 @@
-//! Page-table shadowing against a walker of its own, in both formats: whatever a guest writes into its
+//! Page-table shadowing against a walker of its own, in all formats: whatever a guest writes into its
 //! tables, moves or takes away, the runs of all synchronisations add up to what a walk from scratch finds,
 //! and nothing that is not the guest's memory is ever mapped.
 
@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use gpuvmk::chip::gf100::mmu::LargePages;
+use gpuvmk::chip::gmmu::Gmmu;
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 use gpuvmk::shadow_pagetable::{
-    Budget, Fermi, GuestMemory, Hopper, Limits, MAX_BATCH, MapRun, MmuFormat, NotGuestMemory, RunSink,
-    ShadowSpace, SyncError, UnmapRun, Version,
+    Budget, Fermi, GuestMemory, Limits, MAX_BATCH, MapRun, MmuFormat, NotGuestMemory, RunSink, ShadowSpace,
+    SyncError, UnmapRun, Version,
 };
 
 use crate::input::Input;
@@ -117,10 +118,11 @@ impl RunSink for Shadow {
 /// Edits and synchronises a guest's tables.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    match input.below(3) {
+    match input.below(4) {
         0 => edit(&mut input, Fermi { large_pages: LargePages::K128 }, Format::Fermi { large_shift: 17 }),
         1 => edit(&mut input, Fermi { large_pages: LargePages::K64 }, Format::Fermi { large_shift: 16 }),
-        _ => edit(&mut input, Hopper, Format::Hopper),
+        2 => edit(&mut input, Gmmu::V3, Format::V3),
+        _ => edit(&mut input, Gmmu::V2, Format::V2),
     }
 }
 
@@ -191,7 +193,7 @@ fn write(input: &mut Input<'_>, memory: &mut Memory, format: Format) {
         _ => u64::from(input.below(64)),
     };
     let mut raw = entry(input, format);
-    let step = if input.below(4) == 0 { input.near(&[0, 0x10, 0x1000]) } else { 0x10 };
+    let step = if input.below(4) == 0 { input.near(&[0, 0x10, 0x100, 0x1000]) } else { 0x10 };
     for offset in 0..u64::from(input.u8() >> 4) + 1 {
         memory.write(table + (index + offset) * 8, &raw.to_le_bytes());
         raw = raw.wrapping_add(step);

@@ -10,6 +10,7 @@ pub mod channel_event;
 mod engine;
 pub mod gf100;
 pub mod gh100;
+pub mod gmmu;
 mod kinds;
 pub mod methods;
 pub mod nv;

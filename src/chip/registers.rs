@@ -138,8 +138,55 @@ impl Field {
     }
 }
 
+/// Where a field is in a word of 64 bits, as an entry of a page table is one; see [`Field`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field64 {
+    high: u32,
+    low: u32,
+}
+
+impl Field64 {
+    /// Bits `high` to `low`. A constant with bits in the wrong order, or beyond 63, does not compile.
+    pub const fn new(high: u32, low: u32) -> Self {
+        assert!(high >= low && high < 64, "bits of a 64-bit word");
+        Self { high, low }
+    }
+
+    /// Its bits in the word.
+    pub const fn mask(self) -> u64 {
+        (u64::MAX >> (63 - (self.high - self.low))) << self.low
+    }
+
+    /// Its value in a word.
+    pub const fn get(self, word: u64) -> u64 {
+        (word & self.mask()) >> self.low
+    }
+
+    /// The low eight bits of its value in a word.
+    pub const fn get_u8(self, word: u64) -> u8 {
+        self.get(word).to_le_bytes()[0]
+    }
+
+    /// A word with this value in it and zeros around it. Bits that the field has no place for are dropped.
+    pub const fn of(self, value: u64) -> u64 {
+        (value << self.low) & self.mask()
+    }
+
+    /// Whether any of its bits is set in a word.
+    pub const fn is_set(self, word: u64) -> bool {
+        word & self.mask() != 0
+    }
+
+    /// A value that the field has a name for. A constant that the field has no place for does not compile.
+    pub const fn named(self, value: u64) -> u64 {
+        assert!(self.get(self.of(value)) == value, "a value that fits into the field");
+        value
+    }
+}
+
 /// Declares the fields of words: for each word a module with its name, in it a [`Field`] of each field, and
-/// for a field whose values have names a module with those.
+/// for a field whose values have names a module with those. Words of 64 bits begin with `u64;` and have a
+/// [`Field64`] of each field.
 ///
 /// ```
 /// gpuvmk_chip::fields! {
@@ -149,10 +196,17 @@ impl Field {
 /// let word = SEMAPHORE_D::SHORT.mask() | SEMAPHORE_D::OPERATION.of(SEMAPHORE_D::OPERATION::RELEASE);
 /// assert_eq!(word, 0x0100_0002);
 /// assert_eq!(SEMAPHORE_D::OPERATION.get(word), SEMAPHORE_D::OPERATION::RELEASE);
+///
+/// gpuvmk_chip::fields! { u64;
+///     /// An example of 64 bits.
+///     PTE { 63:56 KIND, 53:8 ADDRESS }
+/// }
+/// assert_eq!(PTE::KIND.of(6) | PTE::ADDRESS.of(0x123), 0x0600_0000_0001_2300);
 /// ```
 #[macro_export]
 macro_rules! fields {
-    ($($(#[doc = $doc:expr])+ $name:ident {
+    (u64; $($words:tt)+) => { $crate::fields!(@words Field64, u64, $($words)+); };
+    (@words $field_of:ident, $word:ty, $($(#[doc = $doc:expr])+ $name:ident {
         $($(#[doc = $about:literal])* $hi:literal : $lo:literal $field:ident
           $(= { $($(#[doc = $meaning:literal])* $value:ident : $number:literal),* $(,)? })?),* $(,)?
     })+) => {
@@ -163,7 +217,8 @@ macro_rules! fields {
                 $(
                     #[doc = concat!("Bits ", stringify!($hi), ":", stringify!($lo), ".")]
                     $(#[doc = $about])*
-                    pub const $field: $crate::registers::Field = $crate::registers::Field::new($hi, $lo);
+                    pub const $field: $crate::registers::$field_of =
+                        $crate::registers::$field_of::new($hi, $lo);
                     $(
                         #[doc = concat!("Values of [`", stringify!($field), "`](const@", stringify!($field),
                             ").")]
@@ -171,7 +226,7 @@ macro_rules! fields {
                             $(
                                 #[doc = concat!("Value ", stringify!($number), ".")]
                                 $(#[doc = $meaning])*
-                                pub const $value: u32 = super::$field.named($number);
+                                pub const $value: $word = super::$field.named($number);
                             )*
                         }
                     )?
@@ -179,6 +234,7 @@ macro_rules! fields {
             }
         )+
     };
+    ($($words:tt)+) => { $crate::fields!(@words Field, u32, $($words)+); };
 }
 
 /// Everything known of one register (or of one family of equal registers).

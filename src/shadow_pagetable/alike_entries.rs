@@ -166,8 +166,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Fermi, Hopper, Leaf};
+    use crate::{Fermi, Leaf};
     use gpuvmk_chip::gf100::mmu::{LargePages, Pte};
+    use gpuvmk_chip::gmmu::Gmmu;
     use gpuvmk_chip::{Aperture, PhysicalAddress};
 
     fn bytes(words: &[u64]) -> Vec<u8> {
@@ -221,11 +222,18 @@ mod tests {
                 compare(format, TableKind(kind), &bytes(&words));
             }
         }
-        for (kind, step) in [(0, 0x1000u64), (1, 0x1_0000)] {
-            for before in 0..40 {
-                let first = (0x000f_ffff_ffff_f000u64 - before * step) | 1;
-                let words: Vec<u64> = (0..40).map(|index| first + index * step).collect();
-                compare(Hopper, TableKind(kind), &bytes(&words));
+        // The last unit of each format's address, and of version 2 both that of VRAM and of system memory.
+        for (format, last, unit) in [
+            (Gmmu::V3, 0x000f_ffff_ffff_f001u64, 0x1000u64),
+            (Gmmu::V2, 0x0000_0001_ffff_ff01, 0x100),
+            (Gmmu::V2, 0x003f_ffff_ffff_ff05, 0x100),
+        ] {
+            for (kind, step) in [(0, unit), (1, unit << 4)] {
+                for before in 0..40 {
+                    let first = last - before * step;
+                    let words: Vec<u64> = (0..40).map(|index| first + index * step).collect();
+                    compare(format, TableKind(kind), &bytes(&words));
+                }
             }
         }
     }
@@ -235,7 +243,7 @@ mod tests {
         let piece =
             (any::<u64>(), any::<bool>(), 0u64..6, 1usize..24).prop_map(|(first, ends, step, length)| {
                 let step = [0, 0x10, 0x100, 0x200, 0x1000, 0x1_0000][usize::try_from(step).unwrap_or(0)];
-                // Near the end of both formats' addresses.
+                // Near the end of all formats' addresses.
                 let first = if ends { first | 0x000f_ffff_ffff_0000 } else { first };
                 let first = if step == 0 { 0 } else { first };
                 (0..length as u64).map(|index| first.wrapping_add(index * step)).collect::<Vec<_>>()
@@ -253,8 +261,10 @@ mod tests {
                     compare(Fermi { large_pages }, TableKind(kind), &entries);
                 }
             }
-            for kind in 0..7 {
-                compare(Hopper, TableKind(kind), &entries);
+            for format in Gmmu::ALL {
+                for kind in 0..7 {
+                    compare(format, TableKind(kind), &entries);
+                }
             }
         }
 

@@ -20,8 +20,8 @@ impl Limits {
     /// Room for 1024 tables (with Fermi's small pages 128 GiB of virtual range) and 8 Mi mapped pages.
     pub const DEFAULT: Self = Self { tables: 1024, snapshot_bytes: 64 << 20 };
 
-    /// For formats whose tables cover 2 MiB each: 64 GiB of small pages.
-    pub const HOPPER: Self = Self { tables: 1 << 15, snapshot_bytes: 128 << 20 };
+    /// For formats whose tables cover 2 MiB each ([`Gmmu`](gpuvmk_chip::gmmu::Gmmu)): 64 GiB of small pages.
+    pub const SMALL_TABLES: Self = Self { tables: 1 << 15, snapshot_bytes: 128 << 20 };
 }
 
 impl Default for Limits {

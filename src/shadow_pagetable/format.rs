@@ -2,7 +2,7 @@
 //!
 //! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of
 //! the virtual range. An entry is empty, maps a page, or names up to two tables of lower kinds (small and
-//! large pages of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
+//! large pages of the same range). Fermi has two levels; Pascal and later have more, and pages in upper ones.
 
 use super::budget::Limits;
 use gpuvmk_chip::PhysicalAddress;

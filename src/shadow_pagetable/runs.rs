@@ -50,7 +50,7 @@ pub trait RunSink {
     fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), Self::Error>;
 }
 
-/// Page sizes of one format at most (Hopper has 4 KiB, 64 KiB, 2 MiB, 512 MiB).
+/// Page sizes of one format at most (4 KiB, 64 KiB, 2 MiB, 512 MiB).
 const PAGE_SIZES: usize = 4;
 
 /// The run builder.

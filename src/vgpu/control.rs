@@ -27,7 +27,7 @@ use gpuvmk_trace::Event;
 /// (GH100).
 pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     /// The chip's page tables.
-    type Format: MmuFormat + Default + PartialEq + fmt::Debug + Send;
+    type Format: MmuFormat + PartialEq + fmt::Debug + Send + Sync;
 
     /// No channels, as after power-on.
     fn new(terms: &Terms) -> Self;
@@ -81,25 +81,25 @@ struct Bar3<F> {
 }
 
 impl<C: ChannelControl> Control<C> {
-    /// Everything as after power-on.
-    pub fn new(terms: &Terms, limits: Option<Limits>) -> Self {
+    /// Everything as after power-on, which page tables of `format` are.
+    pub fn new(terms: &Terms, limits: Option<Limits>, format: C::Format) -> Self {
         Self {
             state: State::Running,
             record: FailSafeRecord::default(),
             ram: GuestRam::default(),
             message: None,
-            spaces: Spaces::new(limits, terms.spaces),
-            bar3: Bar3 { tables: None, followed: Tables::new(C::Format::default(), BAR3_MAPPED) },
+            spaces: Spaces::new(format, limits, terms.spaces),
+            bar3: Bar3 { tables: None, followed: Tables::new(format, BAR3_MAPPED) },
             chip: C::new(terms),
         }
     }
 
     /// As after power-on; memory and the message stay announced.
-    pub fn reset(&mut self, terms: &Terms, limits: Option<Limits>) {
+    pub fn reset(&mut self, terms: &Terms, limits: Option<Limits>, format: C::Format) {
         let ram = std::mem::take(&mut self.ram);
         let message = self.message.take();
         let record = FailSafeRecord { now: None, ..self.record };
-        *self = Self { ram, message, record, ..Self::new(terms, limits) };
+        *self = Self { ram, message, record, ..Self::new(terms, limits, format) };
     }
 
     /// Stops serving the guest: everything of it goes off the hardware. `cause` is when what led here began.

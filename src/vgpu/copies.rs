@@ -11,10 +11,11 @@ use gpuvmk_aggregator::link::AggregatorLink;
 use gpuvmk_aggregator::protocol::Doorbell;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::methods::host::segment_base;
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};
 use gpuvmk_chip::{EngineSet, PhysicalAddress, Subchannels};
 use gpuvmk_fifo_virt::{CopiedBytes, CopyMeter};
-use gpuvmk_shadow_pagetable::{Fermi, Hopper, translate};
+use gpuvmk_shadow_pagetable::{Fermi, translate};
 
 /// Most ring entries that are looked through for a doorbell.
 const ENTRIES: u32 = 64;
@@ -27,10 +28,10 @@ const CHUNK: usize = 1024;
 /// The guest's page tables.
 #[derive(Clone, Copy, Debug)]
 pub enum Tables {
-    /// Of a GF100.
+    /// Of Fermi.
     Fermi(Fermi),
-    /// Of a GH100.
-    Hopper,
+    /// Since Pascal.
+    Gmmu(Gmmu),
 }
 
 impl Tables {
@@ -38,7 +39,7 @@ impl Tables {
     const fn subchannels(self) -> Subchannels {
         match self {
             Self::Fermi(_) => Subchannels::ByClass,
-            Self::Hopper => Subchannels::ByRunlist,
+            Self::Gmmu(_) => Subchannels::ByRunlist,
         }
     }
 }
@@ -173,7 +174,7 @@ impl Follower {
                 result
             }
             RingEntry::Control(raw) => {
-                if let (Tables::Hopper, Some(base)) = (self.ring.tables, segment_base(raw)) {
+                if let (Tables::Gmmu(_), Some(base)) = (self.ring.tables, segment_base(raw)) {
                     self.segment_base = base;
                 }
                 Ok(())
@@ -247,7 +248,7 @@ impl Reader<'_> {
         let Ring { tables, directory, .. } = self.ring;
         let (target, bytes) = match tables {
             Tables::Fermi(format) => translate(&format, directory, GpuVa(va), self.memory),
-            Tables::Hopper => translate(&Hopper, directory, GpuVa(va), self.memory),
+            Tables::Gmmu(format) => translate(&format, directory, GpuVa(va), self.memory),
         }?;
         self.page = Some(Page { va, bytes, target });
         Some((target, bytes))

@@ -13,6 +13,7 @@ use gpuvmk_pci::{
     AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
     RegionTable, SharedRegions,
 };
+use gpuvmk_shadow_pagetable::Fermi;
 use gpuvmk_units::DriverCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 use gpuvmk_units::gsp_face::hal;
@@ -167,8 +168,14 @@ impl Vgpu {
     pub fn new(link: Arc<dyn AggregatorLink>, grant: Grant, config: VgpuConfig) -> Result<Self, VgpuError> {
         let VgpuConfig { face, mediator } = config;
         let face: Box<dyn Face> = match face {
-            FaceConfig::Gf100(face) => Box::new(Gf100Function::new(back(link, grant, mediator)?, face)?),
-            FaceConfig::Gsp(face) => Box::new(GspFunction::new(back(link, grant, mediator)?, face)?),
+            FaceConfig::Gf100(face) => {
+                let back: Arc<Mediator<FermiChannels>> = back(link, grant, Fermi::default(), mediator)?;
+                Box::new(Gf100Function::new(back, face)?)
+            }
+            FaceConfig::Gsp(face) => {
+                let back: Arc<Mediator<GspChannels>> = back(link, grant, face.hal.mmu, mediator)?;
+                Box::new(GspFunction::new(back, face)?)
+            }
         };
         Ok(Self { face, reporting: Mutex::default() })
     }
@@ -202,9 +209,10 @@ impl Vgpu {
 fn back<C: ChannelControl>(
     link: Arc<dyn AggregatorLink>,
     grant: Grant,
+    format: C::Format,
     config: MediatorConfig,
 ) -> Result<Arc<Mediator<C>>, VgpuError> {
-    Mediator::new(link, grant, config).map(Arc::new)
+    Mediator::new(link, grant, format, config).map(Arc::new)
 }
 
 impl PciFunction for Vgpu {

@@ -13,9 +13,9 @@ use gpuvmk_aggregator::protocol::{RefusalKind, Request};
 use gpuvmk_backend::{ChannelRefusal, GspChannel};
 use gpuvmk_chip::addr::{GuestChannel, GuestVram};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
-use gpuvmk_shadow_pagetable::Hopper;
 
 /// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
 const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };
@@ -38,7 +38,7 @@ pub struct GspChannels {
 }
 
 impl ChannelControl for GspChannels {
-    type Format = Hopper;
+    type Format = Gmmu;
 
     fn new(terms: &Terms) -> Self {
         Self { slots: vec![None; usize::from(terms.channels)] }
@@ -89,7 +89,7 @@ impl Control<GspChannels> {
             *place = Some(Slot { directory, userd, engines: channel.engines, scheduled: false });
         }
         let ring = Ring {
-            tables: Tables::Hopper,
+            tables: Tables::Gmmu(self.spaces.format()),
             directory,
             gpfifo: channel.gpfifo,
             entries_log2: channel.gpfifo_entries_log2,

@@ -56,6 +56,8 @@ struct Connection {
 /// The back of a guest's vGPU, for chips whose drivers get channels by `C`.
 pub struct Mediator<C: ChannelControl> {
     config: MediatorConfig,
+    /// Page tables after power-on.
+    format: C::Format,
     vram: u64,
     face: Face,
     counters: Arc<Counters>,
@@ -77,17 +79,18 @@ impl<C: ChannelControl> fmt::Debug for Mediator<C> {
 }
 
 impl<C: ChannelControl> Mediator<C> {
-    /// A mediator over an admitted tenant's link.
+    /// A mediator over an admitted tenant's link, for a chip whose page tables have `format` after power-on.
     ///
     /// # Errors
     /// The granted memory does not make up VRAM of the granted size, or cannot be mapped.
     pub fn new(
         link: Arc<dyn AggregatorLink>,
         grant: Grant,
+        format: C::Format,
         mut config: MediatorConfig,
     ) -> Result<Self, VgpuError> {
         if let Some(tables) = config.quotas.guest_tables {
-            let usual = config.limits.unwrap_or_else(|| C::Format::default().limits());
+            let usual = config.limits.unwrap_or_else(|| format.limits());
             let tables = usize::try_from(tables).unwrap_or(usize::MAX);
             config.limits = Some(Limits { tables, ..usual });
         }
@@ -103,6 +106,7 @@ impl<C: ChannelControl> Mediator<C> {
         let connection = Connection::new(link, grant, config.table_cache, &face, &counters)?;
         let vram = connection.window.size();
         Ok(Self {
+            format,
             vram,
             placement: direct.then(|| PagePlacement::new(vram)).transpose()?,
             face,
@@ -113,7 +117,7 @@ impl<C: ChannelControl> Mediator<C> {
             system: DmaSpace::with_owner(MemoryOwner::new(
                 usize::try_from(config.quotas.memory_ranges).unwrap_or(usize::MAX),
             )),
-            control: Mutex::new(Control::new(&connection.terms, config.limits)),
+            control: Mutex::new(Control::new(&connection.terms, config.limits, format)),
             connection: RwLock::new(Arc::new(connection)),
             config,
         })
@@ -485,7 +489,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         connection.window.forget_tables();
         self.system.owner().restore_file();
         self.system.forget_populated();
-        control.reset(&connection.terms, self.config.limits);
+        control.reset(&connection.terms, self.config.limits, self.format);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();
         if let Err(reason) = result

@@ -70,10 +70,9 @@ impl<F: MmuFormat + PartialEq> Spaces<F> {
     }
 }
 
-impl<F: MmuFormat + Default> Spaces<F> {
+impl<F: MmuFormat> Spaces<F> {
     /// None yet; at most `granted` at a time.
-    pub fn new(limits: Option<Limits>, granted: u16) -> Self {
-        let format = F::default();
+    pub fn new(format: F, limits: Option<Limits>, granted: u16) -> Self {
         let limits = limits.unwrap_or_else(|| format.limits());
         Self { format, limits, budget: Budget::new(limits), spaces: BTreeMap::new(), granted }
     }

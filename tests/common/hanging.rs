@@ -12,6 +12,7 @@ use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::backend::GspBackend as _;
 use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
+use gpuvmk::chip::gmmu::Gmmu;
 use gpuvmk::chip::{Chip, EngineSet, Face};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
@@ -67,7 +68,7 @@ impl Vm {
         let mut vm = match chip.face {
             Face::Registers => Self::Fermi(Box::new(Tenant::new(link, &grant))),
             Face::Gsp => {
-                let mediator = Mediator::new(link, grant, MediatorConfig::default()).unwrap();
+                let mediator = Mediator::new(link, grant, Gmmu::V3, MediatorConfig::default()).unwrap();
                 Self::Hopper(Box::new(GspDriver::new(Arc::new(mediator))))
             }
         };

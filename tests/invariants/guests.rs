@@ -11,7 +11,7 @@ use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::chip::addr::GuestChannel;
-use gpuvmk::chip::gh100::mmu::Pte;
+use gpuvmk::chip::gmmu::{Gmmu, Pte};
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
@@ -175,7 +175,8 @@ fn guest(service: &ServiceHandle, name: &str) -> Driver {
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(service, hello).unwrap();
-    let mut driver = GspDriver::new(Arc::new(Mediator::new(link, grant, MediatorConfig::default()).unwrap()));
+    let mut driver =
+        GspDriver::new(Arc::new(Mediator::new(link, grant, Gmmu::V3, MediatorConfig::default()).unwrap()));
     driver.channel(0, EngineSet::COPY1);
     driver.channel(1, EngineSet::GRAPHICS | EngineSet::COPY0);
     driver
@@ -197,7 +198,8 @@ fn work(driver: &mut Driver, seed: u8) {
 fn scribble(back: &Mediator<GspChannels>, entry: u64, stop: &AtomicBool) {
     let pte = |address| {
         let target = PhysicalAddress { aperture: Aperture::Vram, address };
-        Pte { target, read_only: false, privileged: false, kind: 6 }.encode().to_le_bytes()
+        let page = Pte { target, read_only: false, privileged: false, kind: 6 };
+        Gmmu::V3.encode_page(page).to_le_bytes()
     };
     let values = [pte(DATA), pte(VRAM), pte(2 * VRAM + DATA), pte(DATA + 0x1000)];
     let at = PhysicalAddress { aperture: Aperture::Vram, address: entry };

@@ -5,8 +5,8 @@ use gpuvmk::chip::gh100::fsp::{
     COT_VERSION, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };
-use gpuvmk::chip::gh100::mmu::{DualPde, Level, Pde, Pte, encode_pde};
 use gpuvmk::chip::gh100::regs::TABLES;
+use gpuvmk::chip::gmmu::{Gmmu, Level, Pde, Pte};
 use gpuvmk::chip::registers::RegisterDef;
 use gpuvmk::chip::{Aperture, Chip, PhysicalAddress};
 use zerocopy::{FromZeros, IntoBytes};
@@ -78,7 +78,7 @@ fn put(world: &World, at: u64, value: u64) {
 }
 
 fn page(target: PhysicalAddress, read_only: bool) -> u64 {
-    Pte { target, read_only, privileged: false, kind: 6 }.encode()
+    Gmmu::V3.encode_page(Pte { target, read_only, privileged: false, kind: 6 })
 }
 
 /// Tables for the first 16 MiB of addresses: VRAM from 0 on and from where streams expect it, and system
@@ -86,10 +86,10 @@ fn page(target: PhysicalAddress, read_only: bool) -> u64 {
 fn tables(world: &World) {
     for level in 0..4 {
         let table = DIRECTORY + level * 0x1000;
-        put(world, table, encode_pde(Pde::Table(vram(table + 0x1000))));
+        put(world, table, Gmmu::V3.encode_pde(Pde::Table(vram(table + 0x1000))));
     }
     for index in 0..8 {
-        let dual = DualPde::tables(Pde::Invalid, Pde::Table(vram(SMALL + index * 0x1000)));
+        let dual = Gmmu::V3.encode_tables(Pde::Invalid, Pde::Table(vram(SMALL + index * 0x1000)));
         let at = DIRECTORY + 0x4000 + index * 16;
         put(world, at, u64::try_from(dual & u128::from(u64::MAX)).expect("64 bits"));
         put(world, at + 8, u64::try_from(dual >> 64).expect("64 bits"));
@@ -214,7 +214,7 @@ impl Driver for Gh100 {
             10 => {
                 let level = u64::from(input.below(5));
                 let address = input.near(&[DIRECTORY, SMALL, 0, VRAM]) & !0xfff;
-                put(world, DIRECTORY + level * 0x1000, encode_pde(Pde::Table(vram(address))));
+                put(world, DIRECTORY + level * 0x1000, Gmmu::V3.encode_pde(Pde::Table(vram(address))));
                 invalidate(world, DIRECTORY, 1 << 31 | 1);
             }
             _ => self.submit(input, world),
@@ -238,4 +238,4 @@ impl Driver for Gh100 {
     }
 }
 
-const _: () = assert!(Level::Small.entries() == 512 && RAM_BYTES > gsp_queues::RAM_BYTES);
+const _: () = assert!(Gmmu::V3.entries(Level::Small) == 512 && RAM_BYTES > gsp_queues::RAM_BYTES);

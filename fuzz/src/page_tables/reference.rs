@@ -16,8 +16,10 @@ pub struct Page {
 pub enum Format {
     /// One directory, tables of 4 KiB and of large pages.
     Fermi { large_shift: u8 },
-    /// Five levels of directories.
-    Hopper,
+    /// Four levels of directories over 49 bits.
+    V2,
+    /// Five levels of directories over 57 bits.
+    V3,
 }
 
 type Read<'a> = &'a dyn Fn(u64) -> Option<u64>;
@@ -28,7 +30,8 @@ impl Format {
     pub fn walk(self, root: u64, read: Read<'_>, found: Found<'_>) {
         match self {
             Self::Fermi { large_shift } => fermi(root, large_shift, read, found),
-            Self::Hopper => hopper_directory(root, 0, 0, read, found),
+            Self::V2 => Gmmu { upper: &V2_UPPER, bits: V2_BITS }.directory(root, 0, 0, read, found),
+            Self::V3 => Gmmu { upper: &V3_UPPER, bits: V3_BITS }.directory(root, 0, 0, read, found),
         }
     }
 
@@ -45,7 +48,9 @@ impl Format {
                     _ => small,
                 }
             }
-            Self::Hopper => (u64::from(how % 8) | 1) << 1 & !1 | address,
+            // What is below 4 KiB counts for tables of big pages.
+            Self::V2 => (u64::from(how % 8) | 1) << 1 & !1 | u64::from(how >> 4) << 4 | address >> 4,
+            Self::V3 => (u64::from(how % 8) | 1) << 1 & !1 | address,
         }
     }
 
@@ -55,7 +60,13 @@ impl Format {
         let read_only = u64::from(how >> 2 & 1);
         match self {
             Self::Fermi { .. } => 1 | read_only << 2 | (address >> 8 & 0xffff_fff0) | aperture << 33,
-            Self::Hopper => 1 | aperture << 1 | read_only << 5 | (address & 0x000f_ffff_ffff_f000) | 6 << 8,
+            // Behind the address of VRAM: a peer's number and tags.
+            Self::V2 => {
+                let (field, tags) = if aperture == 0 { (37, u64::from(how >> 3) << 33) } else { (58, 0) };
+                let address = address & ((1 << field) - 1);
+                1 | aperture << 1 | read_only << 6 | address >> 4 | tags | 6 << 56
+            }
+            Self::V3 => 1 | aperture << 1 | read_only << 5 | (address & 0x000f_ffff_ffff_f000) | 6 << 8,
         }
     }
 }
@@ -97,58 +108,102 @@ fn fermi_table(table: u64, shift: u8, directory_shift: u8, va: u64, read: Read<'
     }
 }
 
-/// Bits that an entry covers and entries, of the four upper directories.
-const DIRECTORIES: [(u8, u64); 4] = [(56, 2), (47, 512), (38, 512), (29, 512)];
+/// Bits that an entry covers and entries, of the upper directories of version 2.
+const V2_UPPER: [(u8, u64); 3] = [(47, 4), (38, 512), (29, 512)];
+/// The same of version 3.
+const V3_UPPER: [(u8, u64); 4] = [(56, 2), (47, 512), (38, 512), (29, 512)];
 
-fn hopper_directory(table: u64, depth: usize, va: u64, read: Read<'_>, found: Found<'_>) {
-    let Some((shift, entries)) = DIRECTORIES.get(depth).copied() else {
-        return hopper_dual(table, va, read, found);
-    };
-    for index in 0..entries {
-        let Some(raw) = piece(table, index, entries, read) else { continue };
-        let va = va + (index << shift);
-        if raw & 1 == 0 {
-            if raw >> 1 & 3 == 1 {
-                hopper_directory(raw & 0x000f_ffff_ffff_f000, depth + 1, va, read, found);
+/// Where the fields of entries are, and by how much addresses are shifted.
+#[derive(Clone, Copy)]
+struct Bits {
+    shift: u8,
+    table: u64,
+    big_table: u64,
+    page_in_vram: u64,
+    page_in_system: u64,
+    read_only: u8,
+    kind: (u8, u64),
+}
+
+const V2_BITS: Bits = Bits {
+    shift: 4,
+    table: 0x1_ffff_ff00,
+    big_table: 0x1_ffff_fff0,
+    page_in_vram: 0x1_ffff_ff00,
+    page_in_system: 0x003f_ffff_ffff_ff00,
+    read_only: 6,
+    kind: (56, 0xff),
+};
+
+const V3_BITS: Bits = Bits {
+    shift: 0,
+    table: 0x000f_ffff_ffff_f000,
+    big_table: 0x000f_ffff_ffff_ff00,
+    page_in_vram: 0x000f_ffff_ffff_f000,
+    page_in_system: 0x000f_ffff_ffff_f000,
+    read_only: 5,
+    kind: (8, 0xf),
+};
+
+struct Gmmu {
+    upper: &'static [(u8, u64)],
+    bits: Bits,
+}
+
+impl Gmmu {
+    fn directory(&self, table: u64, depth: usize, va: u64, read: Read<'_>, found: Found<'_>) {
+        let Some((shift, entries)) = self.upper.get(depth).copied() else {
+            return self.dual(table, va, read, found);
+        };
+        for index in 0..entries {
+            let Some(raw) = piece(table, index, entries, read) else { continue };
+            let va = va + (index << shift);
+            if raw & 1 == 0 {
+                if raw >> 1 & 3 == 1 {
+                    let below = (raw & self.bits.table) << self.bits.shift;
+                    self.directory(below, depth + 1, va, read, found);
+                }
+            } else if depth + 1 == self.upper.len() {
+                self.page(raw, shift, va, found);
             }
-        } else if depth == 3 {
-            hopper_page(raw, shift, va, found);
         }
     }
-}
 
-fn hopper_dual(table: u64, va: u64, read: Read<'_>, found: Found<'_>) {
-    for index in 0..256 {
-        let Some(low) = piece(table, index * 2, 512, read) else { continue };
-        let Some(high) = piece(table, index * 2 + 1, 512, read) else { continue };
-        let va = va + (index << 21);
-        if low & 1 != 0 {
-            hopper_page(low, 21, va, found);
-            continue;
-        }
-        if low >> 1 & 3 == 1 {
-            hopper_table(low & 0x000f_ffff_ffff_ff00, 16, 32, va, read, found);
-        }
-        if high >> 1 & 3 == 1 {
-            hopper_table(high & 0x000f_ffff_ffff_f000, 12, 512, va, read, found);
+    fn dual(&self, table: u64, va: u64, read: Read<'_>, found: Found<'_>) {
+        for index in 0..256 {
+            let Some(low) = piece(table, index * 2, 512, read) else { continue };
+            let Some(high) = piece(table, index * 2 + 1, 512, read) else { continue };
+            let va = va + (index << 21);
+            if low & 1 != 0 {
+                self.page(low, 21, va, found);
+                continue;
+            }
+            if low >> 1 & 3 == 1 {
+                self.table((low & self.bits.big_table) << self.bits.shift, 16, 32, va, read, found);
+            }
+            if high >> 1 & 3 == 1 {
+                self.table((high & self.bits.table) << self.bits.shift, 12, 512, va, read, found);
+            }
         }
     }
-}
 
-fn hopper_table(table: u64, shift: u8, entries: u64, va: u64, read: Read<'_>, found: Found<'_>) {
-    for index in 0..entries {
-        if let Some(raw) = piece(table, index, entries, read) {
-            hopper_page(raw, shift, va + (index << shift), found);
+    fn table(&self, table: u64, shift: u8, entries: u64, va: u64, read: Read<'_>, found: Found<'_>) {
+        for index in 0..entries {
+            if let Some(raw) = piece(table, index, entries, read) {
+                self.page(raw, shift, va + (index << shift), found);
+            }
         }
     }
-}
 
-fn hopper_page(raw: u64, shift: u8, va: u64, found: Found<'_>) {
-    let Some(aperture) = memory(raw >> 1 & 3).filter(|_| raw & 1 != 0) else { return };
-    let address = (raw & 0x000f_ffff_ffff_f000) >> shift << shift;
-    let kind = u8::try_from(raw >> 8 & 0xf).expect("four bits");
-    let target = PhysicalAddress { aperture, address };
-    found(shift, va, Page { target, read_only: raw >> 5 & 1 != 0, kind });
+    fn page(&self, raw: u64, shift: u8, va: u64, found: Found<'_>) {
+        let bits = self.bits;
+        let Some(aperture) = memory(raw >> 1 & 3).filter(|_| raw & 1 != 0) else { return };
+        let field = if aperture == Aperture::Vram { bits.page_in_vram } else { bits.page_in_system };
+        let address = (raw & field) << bits.shift >> shift << shift;
+        let kind = u8::try_from(raw >> bits.kind.0 & bits.kind.1).expect("eight bits");
+        let target = PhysicalAddress { aperture, address };
+        found(shift, va, Page { target, read_only: raw >> bits.read_only & 1 != 0, kind });
+    }
 }
 
 /// Word `index` of a table of `words` words. What the product reads, it reads by pieces of a page: a piece

@@ -8,7 +8,6 @@ use crate::StorageKinds;
 
 pub mod fsp;
 pub mod methods;
-pub mod mmu;
 pub mod regs;
 pub mod userd;
 

@@ -3,12 +3,13 @@
 use super::{GspHal, Vectors};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
+use gpuvmk_chip::gmmu::Gmmu;
 
-/// GH100. Its page tables are of version 3: the top one has two entries, for 2^56 bytes each.
+/// GH100.
 pub static GH100: GspHal = GspHal {
     name: "Virtual GH100",
     short_name: "GH100",
-    bar_pde_shift: 56,
+    mmu: Gmmu::V3,
     channels_per_runlist: CHANNELS_PER_RUNLIST,
     vectors: Vectors { gsp_stall: 0x60, non_stall },
 };

@@ -7,6 +7,7 @@ mod gh100;
 pub use gh100::GH100;
 
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::gmmu::Gmmu;
 
 /// A chip, for its GSP.
 #[derive(Debug)]
@@ -15,8 +16,8 @@ pub struct GspHal {
     pub name: &'static str,
     /// Chip name, ASCII, at most 63 letters.
     pub short_name: &'static str,
-    /// log2 of the virtual addresses that an entry of a BAR's top page table covers.
-    pub bar_pde_shift: u64,
+    /// The format of page tables.
+    pub mmu: Gmmu,
     /// Channel numbers of a runlist, as the doorbell's token can name them.
     pub channels_per_runlist: u16,
     /// Vectors that the table of interrupts tells of.

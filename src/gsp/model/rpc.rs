@@ -65,7 +65,8 @@ fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
 }
 
 fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, update: BarEntry) -> Result<(), Status> {
-    if update.shift != rm.config.hal.bar_pde_shift {
+    // An entry of the root directory, which says how much it covers.
+    if update.shift != u64::from(rm.config.hal.mmu.root().shift()) {
         return Err(Status::InvalidArgument);
     }
     if update.bar == 1 {

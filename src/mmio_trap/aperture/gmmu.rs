@@ -9,7 +9,8 @@ use crate::PhysicalMemory;
 use gpuvmk_chip::{FaultReason, PhysicalAddress};
 use gpuvmk_shadow_pagetable::{Entry, Leaf, SubTable, TableKind};
 
-pub use gpuvmk_shadow_pagetable::{Emptiness, Gmmu, WindowFormat};
+pub use gpuvmk_chip::gmmu::Gmmu;
+pub use gpuvmk_shadow_pagetable::{Emptiness, WindowFormat};
 
 /// Where a window's tables begin; also the saved form of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]

@@ -4,7 +4,7 @@
 
 use super::*;
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde};
-use gpuvmk_chip::gh100::mmu::{DualPde, Level, Pde as HopperPde, encode_pde};
+use gpuvmk_chip::gmmu::{self, Gmmu, Level};
 
 /// The range of system memory that there is.
 const SYSTEM: (u64, u64) = (0x10_0000, 0x30_0000);
@@ -104,22 +104,27 @@ fn every_page_entry_of_a_gf100_is_mapped_exactly_if_it_may_be() {
     }
 }
 
+/// Tables of a format, a directory a page from 0 on; the lowest names `table`.
+fn directories(format: Gmmu, level: Level, table: u64, memory: &Memory) {
+    let named = |address| gmmu::Pde::Table(vram(address));
+    let (mut directory, mut lowest) = (format.root(), 0);
+    while let Some(below) = directory.below() {
+        memory.write_u64(lowest, format.encode_pde(named(lowest + 0x1000)));
+        (directory, lowest) = (below, lowest + 0x1000);
+    }
+    let dual = match level {
+        Level::Small => format.encode_tables(gmmu::Pde::Invalid, named(table)),
+        _ => format.encode_tables(named(table), gmmu::Pde::Invalid),
+    };
+    memory.write(lowest, &dual.to_le_bytes());
+}
+
 #[test]
-fn every_page_entry_of_a_gh100_is_mapped_exactly_if_it_may_be() {
+fn every_page_entry_of_version_3_is_mapped_exactly_if_it_may_be() {
     for level in [Level::Small, Level::Big] {
         let memory = Memory::new(VRAM);
-        // A directory a page, from 0 on; the lowest names the table.
-        for directory in 0..4 {
-            memory
-                .write_u64(directory * 0x1000, encode_pde(HopperPde::Table(vram((directory + 1) * 0x1000))));
-        }
         let table = 0x10_0000;
-        let named = HopperPde::Table(vram(table));
-        let dual = match level {
-            Level::Small => DualPde::tables(HopperPde::Invalid, named),
-            _ => DualPde::tables(named, HopperPde::Invalid),
-        };
-        memory.write(0x4000, &dual.to_le_bytes());
+        directories(Gmmu::V3, level, table, &memory);
         let mut entries = Vec::new();
         for address in borders(52) {
             // Valid; aperture; the five bits that classify; a storage kind; the peer's number.
@@ -137,7 +142,34 @@ fn every_page_entry_of_a_gh100_is_mapped_exactly_if_it_may_be() {
                 }
             }
         }
-        let in_table = usize::try_from(level.entries()).unwrap();
-        compare(Hopper, &memory, 0, table, level.shift(), &entries, in_table);
+        let in_table = usize::try_from(Gmmu::V3.entries(level)).unwrap();
+        compare(Gmmu::V3, &memory, 0, table, level.shift(), &entries, in_table);
+    }
+}
+
+#[test]
+fn every_page_entry_of_version_2_is_mapped_exactly_if_it_may_be() {
+    for level in [Level::Small, Level::Big] {
+        let memory = Memory::new(VRAM);
+        let table = 0x10_0000;
+        directories(Gmmu::V2, level, table, &memory);
+        let mut entries = Vec::new();
+        for address in borders(58) {
+            // Valid, aperture, volatile, a bit without meaning, privileged, read-only, atomics; what stands
+            // between VRAM's address and the kind: a peer's number and tags; kinds.
+            for low in 0..1u64 << 8 {
+                for (between, kind) in [(0, 0), (5, 6), (0x7f_ffff, 0xff)] {
+                    let (valid, aperture) = (low & 1, low >> 1 & 3);
+                    let (address, between) = match aperture {
+                        0 | 1 => (address & 0x1f_ffff_f000, between << 33),
+                        _ => (address & !0xfff, 0),
+                    };
+                    let raw = low | address >> 4 | between | kind << 56;
+                    entries.push((raw, expected(valid != 0, aperture, address, level.shift())));
+                }
+            }
+        }
+        let in_table = usize::try_from(Gmmu::V2.entries(level)).unwrap();
+        compare(Gmmu::V2, &memory, 0, table, level.shift(), &entries, in_table);
     }
 }

@@ -1,4 +1,4 @@
-//! AlikeEntries of pages that come, move, change and go, in whole tables of both chips, against the naive
+//! AlikeEntries of pages that come, move, change and go, in whole tables of each format, against the naive
 //! walker; and memory that changes while it is read.
 
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte};
-use gpuvmk_chip::gh100::mmu::{self as hopper, DualPde, encode_pde};
+use gpuvmk_chip::gmmu::{self, Gmmu};
 
 /// Tables of small and of large pages, both of the same addresses.
 const SMALL: u64 = 0x20_0000;
@@ -67,18 +67,18 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     proptest::collection::vec(edit, 0..6)
 }
 
-/// How a chip's tables are written.
-trait Chip: MmuFormat {
+/// How a format's tables are written.
+trait Written: MmuFormat {
     /// Directories from 0 on that name both tables.
     fn directories(&self, memory: &Memory);
     /// Entries of a table, and log2 of its pages.
     fn table(&self, large: bool) -> (u64, u8);
-    fn page(target: PhysicalAddress, read_only: bool) -> u64;
+    fn page(&self, target: PhysicalAddress, read_only: bool) -> u64;
     /// A bit of an entry that changes nothing.
-    const IGNORED: u64;
+    fn ignored(&self) -> u64;
 }
 
-impl Chip for Fermi {
+impl Written for Fermi {
     fn directories(&self, memory: &Memory) {
         memory.write_u64(0, Pde { large: Some(vram(LARGE)), small: Some(vram(SMALL)) }.encode());
     }
@@ -88,34 +88,44 @@ impl Chip for Fermi {
         (self.large_pages.table_entries(shift), shift)
     }
 
-    fn page(target: PhysicalAddress, read_only: bool) -> u64 {
+    fn page(&self, target: PhysicalAddress, read_only: bool) -> u64 {
         Pte { target, read_only, privileged: false, kind: 0 }.encode()
     }
 
-    const IGNORED: u64 = 1 << 44;
+    fn ignored(&self) -> u64 {
+        1 << 44
+    }
 }
 
-impl Chip for Hopper {
+impl Written for Gmmu {
     fn directories(&self, memory: &Memory) {
-        for level in 0..4 {
-            memory.write_u64(level << 12, encode_pde(hopper::Pde::Table(vram((level + 1) << 12))));
+        let named = |address| gmmu::Pde::Table(vram(address));
+        let (mut level, mut lowest) = ((*self).root(), 0);
+        while let Some(below) = level.below() {
+            memory.write_u64(lowest, self.encode_pde(named(lowest + 0x1000)));
+            (level, lowest) = (below, lowest + 0x1000);
         }
-        let named = |address| hopper::Pde::Table(vram(address));
-        memory.write(0x4000, &DualPde::tables(named(LARGE), named(SMALL)).to_le_bytes());
+        memory.write(lowest, &self.encode_tables(named(LARGE), named(SMALL)).to_le_bytes());
     }
 
     fn table(&self, large: bool) -> (u64, u8) {
         if large { (32, 16) } else { (512, 12) }
     }
 
-    fn page(target: PhysicalAddress, read_only: bool) -> u64 {
-        hopper::Pte { target, read_only, privileged: false, kind: 6 }.encode()
+    fn page(&self, target: PhysicalAddress, read_only: bool) -> u64 {
+        self.encode_page(gmmu::Pte { target, read_only, privileged: false, kind: 6 })
     }
 
-    const IGNORED: u64 = 1 << 53;
+    /// No atomics; a bit above the address.
+    fn ignored(&self) -> u64 {
+        match self {
+            Self::V2 => 1 << 7,
+            Self::V3 => 1 << 53,
+        }
+    }
 }
 
-fn apply<F: Chip>(format: F, memory: &Memory, edit: &Edit) {
+fn apply<F: Written>(format: F, memory: &Memory, edit: &Edit) {
     let write = |large: bool, first: u64, count: u64, entry: &dyn Fn(u64, u64) -> u64| {
         let (entries, _) = format.table(large);
         let table = if large { LARGE } else { SMALL };
@@ -130,16 +140,16 @@ fn apply<F: Chip>(format: F, memory: &Memory, edit: &Edit) {
             let shift = format.table(large).1;
             write(large, first, count, &|number, _| {
                 let address = target.address + ((number * step) << shift);
-                F::page(PhysicalAddress { address, ..target }, read_only)
+                format.page(PhysicalAddress { address, ..target }, read_only)
             });
         }
-        Edit::Ignored { large, first, count } => write(large, first, count, &|_, old| old ^ F::IGNORED),
+        Edit::Ignored { large, first, count } => write(large, first, count, &|_, old| old ^ format.ignored()),
         Edit::Clear { large, first, count } => write(large, first, count, &|_, _| 0),
         Edit::System(there) => drop(memory.system.replace(there.then_some(SYSTEM))),
     }
 }
 
-fn follow<F: Chip>(format: F, rounds: &[Vec<Edit>]) -> Result<(), TestCaseError> {
+fn follow<F: Written>(format: F, rounds: &[Vec<Edit>]) -> Result<(), TestCaseError> {
     let memory = Memory::new(VRAM);
     memory.system.replace(Some(SYSTEM));
     format.directories(&memory);
@@ -176,7 +186,9 @@ proptest! {
     #[test]
     fn stretches_of_pages_are_followed(rounds in proptest::collection::vec(edits(), 1..6), large_64k: bool) {
         follow(Fermi { large_pages: LargePages::from_64k(large_64k) }, &rounds)?;
-        follow(Hopper, &rounds)?;
+        for format in Gmmu::ALL {
+            follow(format, &rounds)?;
+        }
     }
 }
 
@@ -194,7 +206,7 @@ impl GuestMemory for Restless {
             // From now on all pages are others, and the last one is not the guest's.
             for page in 0..512 {
                 let target = if page == 511 { VRAM } else { (page + self.reads.get()) << 12 };
-                self.memory.write_u64(SMALL + page * 8, <Fermi as Chip>::page(vram(target), false));
+                self.memory.write_u64(SMALL + page * 8, Fermi::default().page(vram(target), false));
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 mod exhaustive;
 mod fermi;
 mod follow;
-mod hopper;
+mod gmmu;
 mod random;
 
 use std::cell::RefCell;

@@ -5,6 +5,7 @@ use crate::class::hopper_copy::HopperCopy;
 use crate::class::hopper_graphics::HopperGraphics;
 use crate::fifo::ramfc::{AddressMasks, NARROW};
 use crate::pbdma::host::hopper::Hopper;
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Engine, gh100};
 
 /// Channels that the executor has: a bound for its tables, not hardware's (which has 2048 a runlist).
@@ -20,7 +21,7 @@ pub(crate) static GH100: Description = Description {
         EngineRow { engine: Engine::COPY1, model: || Box::new(HopperCopy::new(1)) },
         EngineRow { engine: Engine::COPY2, model: || Box::new(HopperCopy::new(2)) },
     ],
-    masks: AddressMasks { va_max: gh100::mmu::VA_MAX, userd: NARROW & !(gh100::userd::USERD_SIZE - 1) },
+    masks: AddressMasks { va_max: Gmmu::V3.va_max(), userd: NARROW & !(gh100::userd::USERD_SIZE - 1) },
     page_shifts: &[12, 16, 21, 29],
     host: &Hopper,
 };

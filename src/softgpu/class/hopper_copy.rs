@@ -15,10 +15,13 @@ use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, LAUNCH_DMA, METHODS, SET_REMAP_COMPONENTS as REMAP, surface,
 };
 use gpuvmk_chip::gh100::methods::{host, role};
-use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
+
+/// Addresses of these classes are as wide as the widest page tables' are.
+const VA_MAX: u64 = Gmmu::V3.va_max();
 
 /// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
 const SAVED_WORDS: usize = METHODS.len() + 6;

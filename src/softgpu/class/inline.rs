@@ -9,7 +9,10 @@ use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 use gpuvmk_chip::gh100::methods::inline::{self, LAUNCH_DMA};
-use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_chip::gmmu::Gmmu;
+
+/// Addresses of these classes are as wide as the widest page tables' are.
+const VA_MAX: u64 = Gmmu::V3.va_max();
 
 /// Words kept: methods 0x180 to 0x1fc.
 const WORDS: usize = ((inline::LAST - inline::FIRST) / 4 + 1) as usize;

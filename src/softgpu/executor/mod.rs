@@ -32,6 +32,7 @@ use crate::mmu::walker::Walker;
 use gpuvmk_backend::{Backend, EngineBackend, FifoState};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Chip, gh100};
 use gpuvmk_gpu::space_map::SpaceShape;
 use gpuvmk_gpu::{GpuInfo, OwnershipLedger, ScrubMode, SpaceHandle};
@@ -109,7 +110,7 @@ impl Executor {
         }
         let no_core = |source| ExecutorError::Core { vram, source };
         let shape = SpaceShape {
-            va_bits: u8::try_from(gh100::mmu::VA_BITS).unwrap_or(u8::MAX),
+            va_bits: u8::try_from(Gmmu::V3.va_bits()).unwrap_or(u8::MAX),
             system_bits: SYSTEM_BITS,
             page_shifts: GH100.page_shifts,
             join: true,

@@ -288,7 +288,7 @@ fn shared_vram_names_the_pieces_behind_the_range() {
 fn grant_whose_window_is_not_its_vram_is_refused() {
     let short = Grant { vram: VRAM * 2, ..grant() };
     let link = Arc::new(FakeLink::default());
-    let result = Mediator::<FermiChannels>::new(link, short, MediatorConfig::default());
+    let result = Mediator::<FermiChannels>::new(link, short, Fermi::default(), MediatorConfig::default());
     assert_eq!(
         result.unwrap_err().to_string(),
         "The aggregator granted 0x800000 bytes of VRAM but shows 0x400000"

@@ -32,6 +32,7 @@ use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
+use gpuvmk_shadow_pagetable::Fermi;
 use gpuvmk_units::DriverCounters;
 
 const VRAM: u64 = 4 << 20;
@@ -308,7 +309,7 @@ fn fixture_with(config: MediatorConfig) -> Fixture {
 fn fixture_of(grant: Grant, config: MediatorConfig) -> Fixture {
     let link = Arc::new(FakeLink::default());
     let face = Arc::new(FakeFace::default());
-    let mediator = Mediator::new(link.clone(), grant, config).unwrap();
+    let mediator = Mediator::new(link.clone(), grant, Fermi::default(), config).unwrap();
     mediator.connect_events(face.clone());
     mediator.set_fifo_state(FIFO_ON);
     Fixture { link, face, mediator }

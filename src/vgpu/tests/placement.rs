@@ -320,7 +320,8 @@ fn other_tables_or_none_bring_all_pages_home() {
 fn vram_that_is_slow_to_read_is_refused() {
     let config = MediatorConfig { bar3: Bar3::Direct, ..MediatorConfig::default() };
     let slow = Grant { slow_vram_reads: true, ..grant() };
-    let result = Mediator::<FermiChannels>::new(Arc::new(FakeLink::default()), slow, config);
+    let result =
+        Mediator::<FermiChannels>::new(Arc::new(FakeLink::default()), slow, Fermi::default(), config);
     assert!(result.unwrap_err().to_string().contains("\"trapped\""));
 
     // Unless it need not be.

@@ -21,6 +21,7 @@ use gpuvmk::backend::{ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspC
 use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::channel_event::{ChannelStop, MmuFault, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host};
+use gpuvmk::chip::gmmu::Gmmu;
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
@@ -38,7 +39,8 @@ pub const DATA: u64 = 16 << 20;
 
 /// Virtual addresses: VRAM in pages of 2 MiB and of 64 KiB, system memory in pages of 4 KiB.
 pub const VRAM_VA: u64 = 0x7f_0000_0000;
-pub const BIG_VA: u64 = 0x1ff_0000_0000_0000;
+/// Where VRAM is in big pages, as far up as the format reaches.
+const BIG_VA: u64 = 0x1ff_0000_0000_0000;
 pub const RAM_VA: u64 = 0x10_0000;
 
 /// Inside a channel's piece of VRAM.
@@ -114,6 +116,11 @@ fn vram(address: u64) -> PhysicalAddress {
 impl<B: GspBackend> GspDriver<B> {
     /// A driver with all its memory mapped in one address space. The back's events are its own from now on.
     pub fn new(back: Arc<B>) -> Self {
+        Self::with_tables(back, Gmmu::V3)
+    }
+
+    /// The same with page tables of a format.
+    pub fn with_tables(back: Arc<B>, format: Gmmu) -> Self {
         let notes = Arc::new(Notes::default());
         back.connect_events(notes.clone());
         let file = create_memory_file(c"guest-ram", RAM_BYTES).unwrap();
@@ -121,27 +128,33 @@ impl<B: GspBackend> GspDriver<B> {
         let backing = Some(DmaBacking { fd: file, offset: 0 });
         back.dma_map(DmaMapping { iova: RAM, size: RAM_BYTES, writable: true, backing, owner: None })
             .unwrap();
-        let mut driver = Self { back, ram, tables: Tables::new(), notes, put: [0; 8], fence: [0; 8] };
+        let mut driver = Self { back, ram, tables: Tables::new(format), notes, put: [0; 8], fence: [0; 8] };
         driver.map_everything();
         driver
     }
 
     /// Writes the tables anew, as after a reset.
     pub fn map_everything(&mut self) {
-        self.tables = Tables::new();
+        self.tables = Tables::new(self.tables.format());
         (self.put, self.fence) = ([0; 8], [0; 8]);
+        let big_va = self.big_va();
         let (back, tables) = (&*self.back, &mut self.tables);
         tables.clear(back);
         for offset in (0..back.vram_size()).step_by(2 << 20) {
             tables.map(back, VRAM_VA + offset, 21, vram(offset));
         }
         for offset in (0..back.vram_size()).step_by(1 << 16) {
-            tables.map(back, BIG_VA + offset, 16, vram(offset));
+            tables.map(back, big_va + offset, 16, vram(offset));
         }
         for offset in (0..RAM_BYTES).step_by(1 << 12) {
             let target = PhysicalAddress { aperture: Aperture::SystemCoherent, address: RAM + offset };
             tables.map(back, RAM_VA + offset, 12, target);
         }
+    }
+
+    /// Where VRAM is mapped in big pages.
+    pub fn big_va(&self) -> u64 {
+        BIG_VA & self.tables.format().va_max()
     }
 
     pub fn flush(&self) {

@@ -1,13 +1,14 @@
-//! Hopper's page tables as a driver builds them, in the VRAM of its function.
+//! Page tables of GSP chips as a driver builds them, in the VRAM of its function.
 
 use std::collections::BTreeMap;
 
 use gpuvmk::backend::Backend;
-use gpuvmk::chip::gh100::mmu::{DualPde, Level, Pde, Pte, encode_pde};
+use gpuvmk::chip::gmmu::{Directory, Gmmu, Level, Pde, Pte};
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 
 /// Tables from the bottom of VRAM, a page each.
 pub struct Tables {
+    format: Gmmu,
     next: u64,
     /// Where the entries of the pages lie that were mapped, by address and size.
     known: BTreeMap<(u64, u8), u64>,
@@ -34,8 +35,13 @@ impl Tables {
     /// The page directory.
     pub const ROOT: u64 = 0x1000;
 
-    pub fn new() -> Self {
-        Self { next: Self::ROOT + 0x1000, known: BTreeMap::new() }
+    pub fn new(format: Gmmu) -> Self {
+        Self { format, next: Self::ROOT + 0x1000, known: BTreeMap::new() }
+    }
+
+    /// Their format.
+    pub const fn format(&self) -> Gmmu {
+        self.format
     }
 
     /// Zeroes the memory of all tables.
@@ -50,7 +56,7 @@ impl Tables {
         let pte = Pte { target, read_only: false, privileged: false, kind: 6 };
         let entry = self.entry(back, va, shift);
         self.known.insert((va, shift), entry);
-        write(back, entry, pte.encode());
+        write(back, entry, self.format.encode_page(pte));
     }
 
     /// Makes a fault of a page.
@@ -63,7 +69,7 @@ impl Tables {
     pub fn map_again(&mut self, back: &impl Backend, va: u64, shift: u8, target: PhysicalAddress) {
         let pte = Pte { target, read_only: false, privileged: false, kind: 6 };
         if let Some(entry) = self.known.get(&(va, shift)) {
-            write(back, *entry, pte.encode());
+            write(back, *entry, self.format.encode_page(pte));
         }
     }
 
@@ -73,20 +79,21 @@ impl Tables {
     }
 
     fn entry(&mut self, back: &impl Backend, va: u64, shift: u8) -> u64 {
-        let (mut at, mut level) = (Self::ROOT, Level::Pd4);
+        let format = self.format;
+        let (mut at, mut level) = (Self::ROOT, format.root());
         loop {
-            let entry = at + level.index(va) * level.entry_size();
+            let entry = at + format.index(level, va) * level.entry_size();
             if level.shift() == shift {
                 return entry;
             }
             let Some(below) = level.below() else {
                 // The dual entry: its lower half names the table of big pages.
                 let (half, kind) = if shift == 12 { (entry + 8, Level::Small) } else { (entry, Level::Big) };
-                let table =
-                    self.table(back, half, |table| DualPde::tables(Pde::Table(table), Pde::Invalid) as u64);
-                return table + kind.index(va) * kind.entry_size();
+                let table = self
+                    .table(back, half, |table| format.encode_tables(Pde::Table(table), Pde::Invalid) as u64);
+                return table + format.index(kind, va) * kind.entry_size();
             };
-            at = self.table(back, entry, |table| encode_pde(Pde::Table(table)));
+            at = self.table(back, entry, |table| format.encode_pde(Pde::Table(table)));
             level = below;
         }
     }
@@ -98,6 +105,9 @@ impl Tables {
             write(back, entry, encode(vram(self.next)));
             self.next += 0x1000;
         }
-        read(back, entry) & 0x000f_ffff_ffff_f000
+        let Directory::Pde(Pde::Table(table)) = self.format.decode_directory(read(back, entry)) else {
+            panic!("an entry names no table");
+        };
+        table.address
     }
 }

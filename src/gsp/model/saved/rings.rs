@@ -13,10 +13,11 @@ use crate::model::token::Token;
 use gpuvmk_backend::{FlushScope, GspBackend};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::addr::{GuestChannel, PAGE_SIZE};
+use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Translation;
-use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
+use gpuvmk_mmio_trap::aperture::gmmu::{GmmuRoot, GmmuTables};
 
 /// The back's memory.
 struct Memory<'a>(&'a dyn GspBackend);
@@ -47,10 +48,11 @@ pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(Guest
     for directory in rm.objects.directories() {
         back.flush_tlb(FlushScope { page_directory: directory, hub_only: false });
     }
+    let format = rm.config.hal.mmu;
     let mut ring = Vec::new();
     for (token, channel) in revived {
         let directory = directory_of(rm, token);
-        match directory.ok_or(()).and_then(|directory| pass_over(back, directory, &channel)) {
+        match directory.ok_or(()).and_then(|directory| pass_over(back, format, directory, &channel)) {
             Ok(()) if channel.get != channel.put => ring.push((channel.slot, channel.put)),
             Ok(()) => {}
             Err(()) => rm.lose(token),
@@ -69,12 +71,17 @@ fn directory_of(rm: &Rm, token: Token) -> Option<PhysicalAddress> {
 
 /// Makes the entries before GP_GET do nothing. Work that goes on behind the ring's end does not follow what
 /// begins at its start.
-fn pass_over(back: &dyn GspBackend, directory: PhysicalAddress, channel: &Revived) -> Result<(), ()> {
+fn pass_over(
+    back: &dyn GspBackend,
+    format: Gmmu,
+    directory: PhysicalAddress,
+    channel: &Revived,
+) -> Result<(), ()> {
     if channel.get > channel.put {
         return Err(());
     }
     let memory = Memory(back);
-    let tables = GmmuTables { format: Gmmu::V3, root: GmmuRoot::Root(directory) };
+    let tables = GmmuTables { format, root: GmmuRoot::Root(directory) };
     let mut at = channel.ring;
     let end = channel.ring.saturating_add(u64::from(channel.get).saturating_mul(8));
     while at < end {

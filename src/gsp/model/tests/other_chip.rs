@@ -9,6 +9,7 @@ use crate::abi::table::{Answer, Control, ControlCall, Type};
 use crate::hal::{GspHal, Vectors};
 use crate::model::{Gsp, GspConfig};
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::gmmu::Gmmu;
 
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
@@ -16,7 +17,7 @@ const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 static CHIP: GspHal = GspHal {
     name: "Chip that never was",
     short_name: "GX100",
-    bar_pde_shift: 47,
+    mmu: Gmmu::V2,
     channels_per_runlist: 16,
     vectors: Vectors { gsp_stall: 0x11, non_stall },
 };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aperture::Window;
-use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, PteDefect, encode_pde};
+use gpuvmk_chip::gmmu::{Level, Pde, Pte, PteDefect};
 use gpuvmk_chip::{AccessKind, Aperture};
 use gpuvmk_shadow_pagetable::{MmuFormat, Shape};
 
@@ -45,90 +45,114 @@ const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
-const fn v3(root: GmmuRoot) -> GmmuTables<Gmmu> {
-    GmmuTables { format: Gmmu::V3, root }
+fn table(format: Gmmu, address: u64) -> [u8; 8] {
+    format.encode_pde(Pde::Table(vram(address))).to_le_bytes()
 }
 
-fn table(address: u64) -> [u8; 8] {
-    encode_pde(Pde::Table(vram(address))).to_le_bytes()
+fn entry(format: Gmmu, page: Pte) -> [u8; 8] {
+    format.encode_page(page).to_le_bytes()
+}
+
+fn large_entry(format: Gmmu, page: Pte) -> [u8; 16] {
+    u128::from(format.encode_page(page)).to_le_bytes()
+}
+
+fn defect(format: Gmmu, defect: PteDefect) -> [u8; 8] {
+    format.encode_defect(defect).to_le_bytes()
 }
 
 fn page(address: u64) -> Pte {
     Pte { target: vram(address), read_only: false, privileged: false, kind: 6 }
 }
 
+/// The table that the root's first entry names.
+fn below_root(format: Gmmu) -> u64 {
+    if format.root() == Level::Pd4 { PD3 } else { PD2 }
+}
+
 /// Tables with a page of each size: 4 KiB and 64 KiB in the first 2 MiB, then one of 2 MiB, and one of 512
 /// MiB.
-fn tables() -> (Vram, Window<GmmuTables<Gmmu>>) {
+fn tables(format: Gmmu) -> (Vram, Window<GmmuTables<Gmmu>>) {
     let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
-    memory.put(ROOT, &table(PD3));
-    memory.put(PD3, &table(PD2));
-    memory.put(PD2, &table(PD1));
-    memory.put(PD1, &table(PD0));
-    let dual = DualPde::tables(Pde::Table(vram(BIG)), Pde::Table(vram(SMALL)));
+    memory.put(ROOT, &table(format, below_root(format)));
+    memory.put(PD3, &table(format, PD2));
+    memory.put(PD2, &table(format, PD1));
+    memory.put(PD1, &table(format, PD0));
+    let dual = format.encode_tables(Pde::Table(vram(BIG)), Pde::Table(vram(SMALL)));
     memory.put(PD0, &dual.to_le_bytes());
-    memory.put(PD0 + 16, &DualPde::page(page(0x4020_0000)).to_le_bytes());
-    memory.put(PD1 + 8, &page(0x8000_0000).encode().to_le_bytes());
-    memory.put(SMALL, &page(0x10_0000).encode().to_le_bytes());
-    memory.put(BIG + 8, &page(0x20_0000).encode().to_le_bytes());
-    let window = Window::new(v3(GmmuRoot::Root(vram(ROOT))));
+    memory.put(PD0 + 16, &large_entry(format, page(0x4020_0000)));
+    memory.put(PD1 + 8, &entry(format, page(0x8000_0000)));
+    memory.put(SMALL, &entry(format, page(0x10_0000)));
+    memory.put(BIG + 8, &entry(format, page(0x20_0000)));
+    let window = Window::new(GmmuTables { format, root: GmmuRoot::Root(vram(ROOT)) });
     (memory, window)
 }
 
 #[test]
 fn pages_of_every_size_are_found() {
-    let (memory, mut window) = tables();
-    let mut at = |va| window.translate(va, AccessKind::Write, &memory);
-    assert_eq!(at(0x123), Ok(vram(0x10_0123)));
-    assert_eq!(at(0x1_2345), Ok(vram(0x20_2345)));
-    assert_eq!(at((2 << 20) + 0x1f_fffc), Ok(vram(0x4020_0000 + 0x1f_fffc)));
-    assert_eq!(at((512 << 20) + 0x0123_4567), Ok(vram(0x8000_0000 + 0x0123_4567)));
+    for format in Gmmu::ALL {
+        let (memory, mut window) = tables(format);
+        let mut at = |va| window.translate(va, AccessKind::Write, &memory);
+        assert_eq!(at(0x123), Ok(vram(0x10_0123)));
+        assert_eq!(at(0x1_2345), Ok(vram(0x20_2345)));
+        assert_eq!(at((2 << 20) + 0x1f_fffc), Ok(vram(0x4020_0000 + 0x1f_fffc)));
+        assert_eq!(at((512 << 20) + 0x0123_4567), Ok(vram(0x8000_0000 + 0x0123_4567)));
+    }
 }
 
 #[test]
-fn root_entry_gives_the_same_pages_and_ends_with_its_half() {
-    let (memory, mut window) = tables();
-    window.set_tables(v3(GmmuRoot::RootEntry(u64::from_le_bytes(table(PD3)))));
-    assert_eq!(window.translate(0x123, AccessKind::Read, &memory), Ok(vram(0x10_0123)));
-    let beyond = window.translate(1 << 56, AccessKind::Read, &memory).unwrap_err();
-    assert_eq!(beyond.reason, FaultReason::VmLimitExceeded);
+fn root_entry_gives_the_same_pages_and_ends_with_its_part() {
+    for (format, part) in [(Gmmu::V2, 1 << 47), (Gmmu::V3, 1 << 56)] {
+        let (memory, mut window) = tables(format);
+        let root = GmmuRoot::RootEntry(u64::from_le_bytes(table(format, below_root(format))));
+        window.set_tables(GmmuTables { format, root });
+        assert_eq!(window.tables().first_table(), Some(vram(below_root(format))));
+        assert_eq!(window.translate(0x123, AccessKind::Read, &memory), Ok(vram(0x10_0123)));
+        let beyond = window.translate(part, AccessKind::Read, &memory).unwrap_err();
+        assert_eq!(beyond.reason, FaultReason::VmLimitExceeded);
+    }
 }
 
 #[test]
 fn big_page_wins_and_its_marks_hide_small_ones() {
-    let (memory, mut window) = tables();
-    let mut at = |va| {
-        window.flush_all();
-        window.translate(va, AccessKind::Read, &memory).map_err(|fault| fault.reason)
-    };
-    memory.put(BIG, &page(0x30_0000).encode().to_le_bytes());
-    assert_eq!(at(0x123), Ok(vram(0x30_0123)));
-    for hiding in [PteDefect::NoSmallPages, PteDefect::Sparse] {
-        memory.put(BIG, &hiding.encode().to_le_bytes());
-        assert_eq!(at(0x123), Err(FaultReason::PageNotPresent), "{hiding:?}");
+    for format in Gmmu::ALL {
+        let (memory, mut window) = tables(format);
+        let mut at = |va| {
+            window.flush_all();
+            window.translate(va, AccessKind::Read, &memory).map_err(|fault| fault.reason)
+        };
+        memory.put(BIG, &entry(format, page(0x30_0000)));
+        assert_eq!(at(0x123), Ok(vram(0x30_0123)));
+        for hiding in [PteDefect::NoSmallPages, PteDefect::Sparse] {
+            memory.put(BIG, &defect(format, hiding));
+            assert_eq!(at(0x123), Err(FaultReason::PageNotPresent), "{format:?} {hiding:?}");
+        }
+        memory.put(BIG, &defect(format, PteDefect::NotValid));
+        assert_eq!(at(0x123), Ok(vram(0x10_0123)));
     }
-    memory.put(BIG, &PteDefect::NotValid.encode().to_le_bytes());
-    assert_eq!(at(0x123), Ok(vram(0x10_0123)));
 }
 
 #[test]
 fn each_defect_has_its_reason() {
-    let (memory, mut window) = tables();
-    memory.put(SMALL + 8, &Pte { read_only: true, ..page(0x10_0000) }.encode().to_le_bytes());
-    memory.put(SMALL + 16, &PteDefect::Peer(1).encode().to_le_bytes());
-    memory.put(PD1 + 16, &table(0x7fff_f000));
-    let mut reason = |va| window.translate(va, AccessKind::Write, &memory).unwrap_err().reason;
-    assert_eq!(reason(0x1000), FaultReason::WriteToReadOnly);
-    assert_eq!(reason(0x2000), FaultReason::UnsupportedAperture);
-    assert_eq!(reason(0x3000), FaultReason::PageNotPresent);
-    assert_eq!(reason(2 << 29), FaultReason::UnsupportedAperture);
-    assert_eq!(reason(3 << 29), FaultReason::PageTableNotPresent);
-    assert_eq!(reason(1 << 57), FaultReason::VmLimitExceeded);
+    for format in Gmmu::ALL {
+        let (memory, mut window) = tables(format);
+        memory.put(SMALL + 8, &entry(format, Pte { read_only: true, ..page(0x10_0000) }));
+        memory.put(SMALL + 16, &defect(format, PteDefect::Peer(1)));
+        memory.put(PD1 + 16, &table(format, 0x7fff_f000));
+        let mut reason = |va| window.translate(va, AccessKind::Write, &memory).unwrap_err().reason;
+        assert_eq!(reason(0x1000), FaultReason::WriteToReadOnly);
+        assert_eq!(reason(0x2000), FaultReason::UnsupportedAperture);
+        assert_eq!(reason(0x3000), FaultReason::PageNotPresent);
+        assert_eq!(reason(2 << 29), FaultReason::UnsupportedAperture);
+        assert_eq!(reason(3 << 29), FaultReason::PageTableNotPresent);
+        assert_eq!(reason(format.va_max() + 1), FaultReason::VmLimitExceeded);
+    }
 }
 
 #[test]
 fn translation_is_stale_until_the_flush() {
-    let (memory, mut window) = tables();
+    let format = Gmmu::V2;
+    let (memory, mut window) = tables(format);
     let mut at = |flush: bool| {
         if flush {
             window.flush_all();
@@ -136,7 +160,7 @@ fn translation_is_stale_until_the_flush() {
         window.translate(0, AccessKind::Read, &memory)
     };
     assert_eq!(at(false), Ok(vram(0x10_0000)));
-    memory.put(SMALL, &page(0x50_0000).encode().to_le_bytes());
+    memory.put(SMALL, &entry(format, page(0x50_0000)));
     assert_eq!(at(false), Ok(vram(0x10_0000)));
     assert_eq!(at(true), Ok(vram(0x50_0000)));
 }
@@ -224,27 +248,32 @@ fn walk_knows_a_format_by_its_decoder_alone() {
     assert_eq!(tables(GmmuRoot::Physical).walk(0x7000, &memory).found.map(|m| m.target), Ok(vram(0x7000)));
 }
 
+fn formats() -> impl Strategy<Value = Gmmu> {
+    prop_oneof![Just(Gmmu::V2), Just(Gmmu::V3)]
+}
+
 proptest! {
     #[test]
     fn runs_are_what_each_page_says(
+        format in formats(),
         entries in prop::collection::vec((any::<bool>(), 0u64..96, 0u64..64, 0u8..4), 0..60),
         dual in 0u8..5,
         seen in prop::collection::vec(0u64..96, 0..8),
         stale in any::<bool>(),
     ) {
-        let (memory, mut window) = tables();
+        let (memory, mut window) = tables(format);
         let (big, small) = (Pde::Table(vram(BIG)), Pde::Table(vram(SMALL)));
         match dual {
             0 => memory.put(PD0, &[0; 16]),
-            1 => memory.put(PD0, &DualPde::page(page(0x60_0000)).to_le_bytes()),
-            2 => memory.put(PD0, &DualPde::tables(Pde::Invalid, small).to_le_bytes()),
-            3 => memory.put(PD0, &DualPde::tables(big, Pde::Invalid).to_le_bytes()),
-            _ => memory.put(PD0, &DualPde::tables(big, small).to_le_bytes()),
+            1 => memory.put(PD0, &large_entry(format, page(0x60_0000))),
+            2 => memory.put(PD0, &format.encode_tables(Pde::Invalid, small).to_le_bytes()),
+            3 => memory.put(PD0, &format.encode_tables(big, Pde::Invalid).to_le_bytes()),
+            _ => memory.put(PD0, &format.encode_tables(big, small).to_le_bytes()),
         }
         let put = |(is_big, index, number, kind): &(bool, u64, u64, u8)| {
             let (table, shift) = if *is_big { (BIG, 16) } else { (SMALL, 12) };
             let pte = Pte { read_only: *kind == 1, ..page(0x10_0000 + (number << shift)) };
-            let raw = if *kind == 0 { 0 } else { pte.encode() };
+            let raw = if *kind == 0 { 0 } else { format.encode_page(pte) };
             memory.put(table + if *is_big { index % 8 } else { *index } * 8, &raw.to_le_bytes());
         };
         // What was translated before tables changed stays as it was.
@@ -260,6 +289,7 @@ proptest! {
 
     #[test]
     fn random_tables_and_accesses_never_panic(
+        format in formats(),
         words in prop::collection::vec((0usize..0x2000, any::<u64>(), any::<bool>()), 0..200),
         root in any::<u64>(),
         accesses in prop::collection::vec((any::<u64>(), 0usize..24), 1..40),
@@ -269,9 +299,9 @@ proptest! {
             let value = if near { value & 0xf0ff | 2 } else { value };
             memory.put(index as u64 * 8, &value.to_le_bytes());
         }
-        let mut window = Window::new(v3(GmmuRoot::Physical));
-        for tables in [GmmuRoot::RootEntry(root), GmmuRoot::Root(vram(root & 0xf000))] {
-            window.set_tables(v3(tables));
+        let mut window = Window::new(GmmuTables { format, root: GmmuRoot::Physical });
+        for root in [GmmuRoot::RootEntry(root), GmmuRoot::Root(vram(root & 0xf000))] {
+            window.set_tables(GmmuTables { format, root });
             for (address, len) in &accesses {
                 let mut data = vec![0; *len];
                 let _ = window.read(*address, &mut data, &memory);

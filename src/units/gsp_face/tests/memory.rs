@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::*;
 use gpuvmk_backend::FlushScope;
 use gpuvmk_backend::testing::BackCall;
-use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
+use gpuvmk_chip::gmmu::{Gmmu, Pde, Pte};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::SharedRegions;
 
@@ -19,11 +19,12 @@ const SMALL: u64 = TABLES + 0x4000;
 pub const BAR1_ROOT: u64 = VRAM - (1 << 20);
 
 fn pte(address: u64) -> [u8; 8] {
-    Pte { target: vram(address), read_only: false, privileged: false, kind: 0 }.encode().to_le_bytes()
+    let page = Pte { target: vram(address), read_only: false, privileged: false, kind: 0 };
+    Gmmu::V3.encode_page(page).to_le_bytes()
 }
 
 fn pde(address: u64) -> u64 {
-    encode_pde(Pde::Table(vram(address)))
+    Gmmu::V3.encode_pde(Pde::Table(vram(address)))
 }
 
 impl Gpu {
@@ -39,7 +40,7 @@ impl Gpu {
             let next = TABLES + 0x1000 * (level + 1);
             self.pramin_wr(TABLES + 0x1000 * level, &pde(next).to_le_bytes());
         }
-        let dual = DualPde::tables(Pde::Invalid, Pde::Table(vram(SMALL))).to_le_bytes();
+        let dual = Gmmu::V3.encode_tables(Pde::Invalid, Pde::Table(vram(SMALL))).to_le_bytes();
         self.pramin_wr(TABLES + 0x3000, &dual[..8]);
         self.pramin_wr(TABLES + 0x3008, &dual[8..]);
         self.pramin_wr(SMALL, &pte(0x20_0000));

@@ -138,7 +138,7 @@ static CHIP: Hal = Hal {
         trigger: INVALIDATE::TRIGGER,
         hub_only: INVALIDATE::HUB_ONLY,
     },
-    mmu: Gmmu::V3,
+    mmu: Gmmu::V2,
     timer: Timer { low: TIME_LOW, high: TIME_HIGH, user_low: USER_TIME_LOW, user_high: USER_TIME_HIGH },
     vram: VramSize { register: VRAM_SIZE, value: mag_and_scale },
 };
@@ -146,7 +146,7 @@ static CHIP: Hal = Hal {
 static OTHER_GSP: GspHal = GspHal {
     name: "Virtual GX100",
     short_name: "GX100",
-    bar_pde_shift: 47,
+    mmu: Gmmu::V2,
     channels_per_runlist: 512,
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
 };
@@ -203,6 +203,7 @@ fn files_that_serve_every_chip_name_registers_of_none() {
 
 /// What holds for each row.
 fn rules(hal: &Hal) {
+    assert_eq!(hal.mmu, hal.gsp.mmu, "{}: the face and GSP agree on page tables", hal.name);
     let index = (hal.registers)();
     let is_handled = |reg: Reg| {
         let definition = index.definition(reg).unwrap();

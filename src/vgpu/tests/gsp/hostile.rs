@@ -25,13 +25,14 @@ enum Step {
     RefuseEvery(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(format: Gmmu) -> impl Strategy<Value = Step> {
     let slot = || 0..CHANNELS + 2;
     let page = || prop_oneof![9 => (0u64..64).prop_map(|page| page << 12), 1 => any::<u64>()];
     let entry = prop_oneof![
-        (0u64..VRAM >> 12).prop_map(|page| encode_pde(TablePde::Table(vram(page << 12)))),
-        (0u64..64, any::<bool>()).prop_map(|(page, read_only)| {
-            PagePte { target: vram(page << 12), read_only, privileged: false, kind: 0 }.encode()
+        (0u64..VRAM >> 12).prop_map(move |page| format.encode_pde(TablePde::Table(vram(page << 12)))),
+        (0u64..64, any::<bool>()).prop_map(move |(page, read_only)| {
+            let target = vram(page << 12);
+            format.encode_page(PagePte { target, read_only, privileged: false, kind: 0 })
         }),
         any::<u64>(),
     ];
@@ -123,9 +124,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn random_driver_keeps_the_contract(steps in proptest::collection::vec(step(), 1..120)) {
+    fn random_driver_keeps_the_contract(
+        (format, steps) in prop_oneof![Just(Gmmu::V2), Just(Gmmu::V3)]
+            .prop_flat_map(|format| (Just(format), proptest::collection::vec(step(format), 1..120))),
+    ) {
         let limits = Limits { tables: 300, snapshot_bytes: 1 << 20 };
-        let f = gsp_with(MediatorConfig { limits: Some(limits), ..MediatorConfig::default() }, &[12, 16, 21], 49);
+        let config = MediatorConfig { limits: Some(limits), ..MediatorConfig::default() };
+        let f = gsp_with(format, config, &[12, 16, 21], 49);
         f.write_directories();
 
         for step in steps {

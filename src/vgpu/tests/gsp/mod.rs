@@ -10,7 +10,7 @@ use gpuvmk_aggregator::report::Usage;
 use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
-use gpuvmk_chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
+use gpuvmk_chip::gmmu::{Gmmu, Level, Pde as TablePde, Pte as PagePte};
 
 const HOPPER_ENGINES: EngineSet =
     EngineSet::GRAPHICS.union(EngineSet::COPY0).union(EngineSet::COPY1).union(EngineSet::COPY2);
@@ -28,19 +28,20 @@ struct Gsp {
     link: Arc<FakeLink>,
     face: Arc<FakeFace>,
     mediator: Mediator<GspChannels>,
+    format: Gmmu,
 }
 
 fn gsp() -> Gsp {
-    gsp_with(MediatorConfig::default(), &[12, 16, 21, 29], 57)
+    gsp_with(Gmmu::V3, MediatorConfig::default(), &[12, 16, 21, 29], 57)
 }
 
-fn gsp_with(config: MediatorConfig, shifts: &[u8], va_bits: u8) -> Gsp {
+fn gsp_with(format: Gmmu, config: MediatorConfig, shifts: &[u8], va_bits: u8) -> Gsp {
     let link = Arc::new(FakeLink::default());
     let face = Arc::new(FakeFace::default());
     let grant = Grant { engines: HOPPER_ENGINES, page_shifts: shifts.to_vec(), va_bits, ..grant() };
-    let mediator = Mediator::new(link.clone(), grant, config).unwrap();
+    let mediator = Mediator::new(link.clone(), grant, format, config).unwrap();
     mediator.connect_events(face.clone());
-    Gsp { link, face, mediator }
+    Gsp { link, face, mediator, format }
 }
 
 fn channel(space: usize) -> GspChannel {
@@ -58,23 +59,28 @@ impl Gsp {
         self.mediator.write_memory(vram(address), &value.to_le_bytes()).unwrap();
     }
 
+    /// An entry that names a table.
+    fn name(&self, table: u64) -> u64 {
+        self.format.encode_pde(TablePde::Table(vram(table)))
+    }
+
     /// Directories for the first 2 MiB, with a small and a big table.
     fn write_directories(&self) {
-        let name = |table| encode_pde(TablePde::Table(vram(table)));
+        let name = |table| self.name(table);
         for root in ROOTS {
-            self.write(root, name(PD3));
+            self.write(root, name(if self.format.root() == Level::Pd4 { PD3 } else { PD2 }));
         }
         self.write(PD3, name(PD2));
         self.write(PD2, name(PD1));
         self.write(PD1, name(PD0));
-        let dual = DualPde::tables(TablePde::Table(vram(BIG)), TablePde::Table(vram(SMALL)));
+        let dual = self.format.encode_tables(TablePde::Table(vram(BIG)), TablePde::Table(vram(SMALL)));
         self.write(PD0, dual as u64);
         self.write(PD0 + 8, (dual >> 64) as u64);
     }
 
     fn write_page(&self, entry: u64, target: u64) {
         let pte = PagePte { target: vram(target), read_only: false, privileged: false, kind: 6 };
-        self.write(entry, pte.encode());
+        self.write(entry, self.format.encode_page(pte));
     }
 
     fn flush(&self, space: usize) {
@@ -112,7 +118,12 @@ fn update(space: u16, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Request
 
 #[test]
 fn life_of_a_channel_becomes_these_requests() {
-    let f = gsp();
+    Gmmu::ALL.into_iter().for_each(live);
+}
+
+/// A channel's life with page tables of a format.
+fn live(format: Gmmu) {
+    let f = gsp_with(format, MediatorConfig::default(), &[12, 16, 21, 29], 57);
     f.write_directories();
     f.write_page(SMALL + 8, 0x7000);
     f.write_page(BIG + 16, 0x5_0000);
@@ -191,11 +202,11 @@ fn work_that_was_rung_for_before_the_channel_ran_is_rung_for_again() {
 
 #[test]
 fn pages_that_the_physical_gpu_lacks_are_split_and_addresses_beyond_its_own_left_out() {
-    let f = gsp_with(MediatorConfig::default(), &[12, 21], 41);
+    let f = gsp_with(Gmmu::V3, MediatorConfig::default(), &[12, 21], 41);
     f.write_directories();
     f.write_page(BIG, 0x5_0000);
     // The same tables once more, 2^41 bytes further on.
-    f.write(PD2 + 8 * 8, encode_pde(TablePde::Table(vram(PD1))));
+    f.write(PD2 + 8 * 8, f.name(PD1));
 
     f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
 
