@@ -1,74 +1,136 @@
-//! The chips that guests can be shown, and which stock kernels drive them.
+//! The chips that guests can be shown, and what only the laboratory knows of them: which stock kernels drive
+//! those of each generation.
 
-use std::fmt;
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 
-use anyhow::{Error, Result, bail, ensure};
+use anyhow::{Result, ensure};
+pub use gpuvmk_chip::Chip;
+use gpuvmk_chip::Face;
 
 use crate::kernel::KernelSeries;
 
-/// A chip that a vGPU presents.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Chip {
-    /// Fermi.
-    #[default]
-    Gf100,
-    /// Hopper.
-    Gh100,
+/// The chips that tests, attacks and figures of every kind are made with: one that is driven by registers,
+/// and one by firmware. The others have cases of their own.
+pub const USUAL: [Chip; 2] = [Chip::GF100, Chip::GH100];
+
+/// Which stock kernels drive chips that nouveau has these numbers of.
+struct Support {
+    /// nouveau's numbers: bits 28:20 of a chip's identification.
+    chipsets: RangeInclusive<u32>,
+    /// The oldest series that does.
+    oldest: KernelSeries,
+    /// The oldest Linux that does, as users know it.
+    linux: &'static str,
+    /// What nouveau of an older one makes of such a chip.
+    before: Before,
+    /// The kernel that a guest gets if nobody chose one.
+    usual: KernelSeries,
 }
 
-impl Chip {
-    /// All chips, oldest first.
-    pub const ALL: [Self; 2] = [Self::Gf100, Self::Gh100];
+/// What nouveau makes of a chip that it does not drive.
+enum Before {
+    /// It has no number of it, and leaves it alone.
+    Unknown,
+    /// It drives the chip by registers only, with NVIDIA's signed firmware of many parts.
+    WithoutGsp,
+}
 
-    /// Its name, as configuration files have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gf100 => "GF100",
-            Self::Gh100 => "GH100",
-        }
-    }
+/// Linux: drivers/gpu/drm/nouveau/nvkm/engine/device/base.c has the numbers, subdev/gsp whose GSP it uses.
+const SUPPORT: [Support; 4] = [
+    // Fermi.
+    Support {
+        chipsets: 0xc0..=0xdf,
+        oldest: KernelSeries::V6_1,
+        linux: "6.1",
+        before: Before::Unknown,
+        usual: KernelSeries::V6_12,
+    },
+    // Turing, Ampere.
+    Support {
+        chipsets: 0x162..=0x177,
+        oldest: KernelSeries::V6_12,
+        linux: "6.7",
+        before: Before::WithoutGsp,
+        usual: KernelSeries::V6_12,
+    },
+    // Ada.
+    Support {
+        chipsets: 0x192..=0x197,
+        oldest: KernelSeries::V6_12,
+        linux: "6.7",
+        before: Before::Unknown,
+        usual: KernelSeries::V6_12,
+    },
+    // Hopper, Blackwell: all others.
+    Support {
+        chipsets: 0x180..=0x1ff,
+        oldest: KernelSeries::V7_2,
+        linux: "6.16",
+        before: Before::Unknown,
+        usual: KernelSeries::V7_2,
+    },
+];
 
+fn support(chip: Chip) -> &'static Support {
+    let [.., newest] = &SUPPORT;
+    let chipset = chip.boot_0 >> 20 & 0x1ff;
+    SUPPORT.iter().find(|support| support.chipsets.contains(&chipset)).unwrap_or(newest)
+}
+
+/// What the laboratory asks of a chip.
+pub trait GuestChip {
     /// The kernel that a guest gets if nobody chose one.
-    pub fn usual_kernel(self) -> KernelSeries {
-        match self {
-            Self::Gf100 => KernelSeries::V6_12,
-            Self::Gh100 => KernelSeries::V7_2,
-        }
-    }
+    fn usual_kernel(self) -> KernelSeries;
 
-    /// Whether a software GPU of this chip can be a guest's own. A GH100's driver speaks to firmware, which
-    /// only a mediated GPU's process plays.
-    pub fn has_native_form(self) -> bool {
-        self == Self::Gf100
-    }
+    /// Whether a software GPU of this chip can be a guest's own. What a chip with a GSP speaks to is
+    /// firmware, which only a mediated GPU's process plays.
+    fn has_native_form(self) -> bool;
+
+    /// Its folder among firmware files.
+    fn firmware_folder(self) -> String;
+
+    /// Whether nouveau of this kernel drives it.
+    fn driven_by(self, kernel: KernelSeries) -> bool;
 
     /// Refuses a kernel whose nouveau does not drive this chip, and says what such a guest would see.
-    pub fn check_kernel(self, kernel: KernelSeries) -> Result<()> {
+    fn check_kernel(self, kernel: KernelSeries) -> Result<()>;
+}
+
+impl GuestChip for Chip {
+    fn usual_kernel(self) -> KernelSeries {
+        support(self).usual
+    }
+
+    fn has_native_form(self) -> bool {
+        self.face == Face::Registers
+    }
+
+    fn firmware_folder(self) -> String {
+        self.name().to_ascii_lowercase()
+    }
+
+    fn driven_by(self, kernel: KernelSeries) -> bool {
+        kernel >= support(self).oldest
+    }
+
+    fn check_kernel(self, kernel: KernelSeries) -> Result<()> {
+        let support = support(self);
+        let says = match support.before {
+            Before::Unknown => {
+                format!("its nouveau says 'unknown chipset ({:08x})' and leaves the GPU alone", self.boot_0)
+            }
+            Before::WithoutGsp => {
+                "its nouveau does without the GSP, and wants firmware whose code a virtual GPU cannot run"
+                    .to_owned()
+            }
+        };
         ensure!(
-            self == Self::Gf100 || kernel.drives_gsp_chips(),
-            "Linux {kernel} does not drive a {self}: its nouveau says 'unknown chipset (180000a1)' and leaves the GPU \
-             alone. Linux 6.16 or newer is needed: choose --kernel {}",
-            self.usual_kernel()
+            self.driven_by(kernel),
+            "Linux {kernel} does not drive a {self}: {says}. Linux {} or newer is needed: choose --kernel {}",
+            support.linux,
+            support.usual
         );
         Ok(())
-    }
-}
-
-impl fmt::Display for Chip {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl FromStr for Chip {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match Self::ALL.into_iter().find(|chip| chip.name().eq_ignore_ascii_case(text)) {
-            Some(chip) => Ok(chip),
-            None => bail!("No chip '{text}': there are {}", Self::ALL.map(Self::name).join(", ")),
-        }
     }
 }
 
@@ -77,20 +139,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chip_parses_in_either_case() {
-        assert_eq!("gh100".parse::<Chip>().unwrap(), Chip::Gh100);
-        assert_eq!("GF100".parse::<Chip>().unwrap(), Chip::Gf100);
-        let message = "GA100".parse::<Chip>().unwrap_err().to_string();
-        assert!(message.contains("GF100, GH100"), "{message}");
+    fn kernel_that_is_too_old_is_refused_with_the_remedy() {
+        let message = Chip::GH100.check_kernel(KernelSeries::V6_12).unwrap_err().to_string();
+        assert!(
+            message.contains("unknown chipset (180000a1)") && message.contains("--kernel 7.2"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn kernel_that_is_too_old_is_refused_with_the_remedy() {
-        let message = Chip::Gh100.check_kernel(KernelSeries::V6_12).unwrap_err().to_string();
-        assert!(message.contains("unknown chipset") && message.contains("--kernel 7.2"), "{message}");
-        for chip in Chip::ALL {
-            assert!(chip.check_kernel(chip.usual_kernel()).is_ok());
-            assert!(chip.check_kernel(KernelSeries::V7_2).is_ok());
+    fn every_chip_driven_by_its_usual_kernel_and_by_all_that_are_newer() {
+        for &chip in Chip::ALL {
+            assert!(chip.check_kernel(chip.usual_kernel()).is_ok(), "{chip}");
+            let driven = KernelSeries::ALL.map(|kernel| chip.driven_by(kernel));
+            assert!(driven.is_sorted() && driven.ends_with(&[true, true]), "{chip}: {driven:?}");
         }
     }
 }

@@ -9,33 +9,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use gpuvmk_chip::Face;
 use gpuvmk_control_client::TenantStatus;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
-use crate::chip::Chip;
+use crate::chip::{Chip, GuestChip as _};
 use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, Beside, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
 use crate::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use crate::verdict::{self, Expected, Verdict};
-use crate::{guest_build, initramfs};
+use crate::{guest_build, initramfs, nvk};
 use show::Show;
 
 /// What each guest runs.
-fn programs(chip: Chip) -> &'static [&'static str] {
-    match chip {
-        Chip::Gf100 => &["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"],
-        Chip::Gh100 => {
-            &["probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "badaddr"]
+fn programs(chip: Chip, vulkan: bool) -> Vec<&'static str> {
+    let mut programs = match chip.face {
+        Face::Registers => vec!["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"],
+        Face::Gsp => {
+            vec!["probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "badaddr"]
         }
+    };
+    if vulkan {
+        programs.push(VULKAN);
     }
+    programs
 }
+
+/// What Vulkan does on a GPU without shader cores: list, open, fill and copy.
+const VULKAN: &str = "nvk:checks=transfer";
 
 /// A vGPU's memory.
 const VRAM_MIB: u32 = 128;
 const MEMORY_MIB: u32 = 512;
+/// The same with Mesa, a part of which lies in it.
+const VULKAN_MEMORY_MIB: u32 = 768;
 /// What the GPU keeps for itself beside the partitions.
 const SPARE_VRAM_MIB: u32 = 512;
 /// The most guests that one demonstration runs.
@@ -55,6 +65,8 @@ pub struct Options {
     pub chip: Chip,
     /// Their kernel.
     pub kernel: KernelSeries,
+    /// Whether they have Mesa's Vulkan driver, and use it.
+    pub vulkan: bool,
     /// Whether the configuration files and logs stay when all went well.
     pub keep: bool,
 }
@@ -91,16 +103,26 @@ pub fn run(options: &Options) -> Result<Value> {
         options.vms
     );
     options.chip.check_kernel(options.kernel)?;
-    enough_memory(options.vms)?;
-    let (chip, programs) = (options.chip, programs(options.chip));
+    ensure!(
+        !options.vulkan || options.chip.face == Face::Gsp,
+        "Mesa has no Vulkan for a {}: choose a chip with a GSP, such as AD104",
+        options.chip
+    );
+    let memory_mib = if options.vulkan { VULKAN_MEMORY_MIB } else { MEMORY_MIB };
+    enough_memory(options.vms, memory_mib)?;
+    let (chip, programs) = (options.chip, programs(options.chip, options.vulkan));
+    let programs = programs.as_slice();
     let cache = Cache::open()?;
     let qemu = Qemu::obtain(&cache)?;
     let kernel = GuestKernel::obtain(&cache, options.kernel)?;
     eprintln!("gpuvmk: building the guest programs");
     let init = guest_build::obtain(&cache)?;
     let firmware = Firmware::for_kernel(options.kernel);
-    let files = firmware.files(&cache, &options.gpuvmk)?;
-    let initramfs = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
+    let files = firmware.files(&cache, &options.gpuvmk, options.kernel)?;
+    let mut initramfs = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
+    if options.vulkan {
+        initramfs = nvk::behind(&cache, &initramfs, options.kernel)?;
+    }
 
     let path = std::env::temp_dir().join(format!("gpuvmk-demo-{}", std::process::id()));
     let mut folder = RunFolder { path, keep: options.keep };
@@ -144,7 +166,7 @@ pub fn run(options: &Options) -> Result<Value> {
             folder: folder.path.join(name),
             kernel: kernel.clone(),
             initramfs: initramfs.clone(),
-            memory_mib: MEMORY_MIB,
+            memory_mib,
             cpus: 1,
             sockets: vec![rig.socket(index)],
             iommu: false,
@@ -193,7 +215,16 @@ pub fn run(options: &Options) -> Result<Value> {
     if folder.keep {
         show.line(&format!("configuration files and logs are in {}", folder.path.display()));
     }
-    let vms: Vec<Value> = results.iter().map(|result| vm_json(result, programs, &kernel.release)).collect();
+    let vms: Vec<Value> = results
+        .iter()
+        .map(|result| {
+            let mut vm = vm_json(result, programs, &kernel.release);
+            if let (true, Some(vm)) = (options.vulkan, vm.as_object_mut()) {
+                vm.insert("vulkan".into(), vulkan_json(&result.verdict));
+            }
+            vm
+        })
+        .collect();
     Ok(json!({ "ok": ok, "chip": chip.name(), "vms": vms, "problems": problems }))
 }
 
@@ -235,6 +266,7 @@ fn vm_json(result: &VmResult, programs: &[&str], kernel: &str) -> Value {
     let verdict = &result.verdict;
     let mut checks = Map::new();
     for &program in programs {
+        let program = verdict::program_of(program);
         let passed = verdict.result(program, 0).is_some_and(|result| result.ok);
         checks.insert(program.to_owned(), passed.into());
     }
@@ -255,14 +287,25 @@ fn vm_json(result: &VmResult, programs: &[&str], kernel: &str) -> Value {
     })
 }
 
+/// What Vulkan found and did, as its program told it.
+fn vulkan_json(verdict: &Verdict) -> Value {
+    let program = verdict::program_of(VULKAN);
+    let Some(result) = verdict.result(program, 0) else { return json!({ "ok": false }) };
+    let mut vulkan = Map::from_iter([("ok".to_owned(), Value::from(result.ok))]);
+    for name in ["device", "version", "vulkan", "pci", "list_ms", "open_ms", "checks"] {
+        vulkan.insert(name.to_owned(), result.figures.get(name).cloned().unwrap_or(Value::Null));
+    }
+    vulkan.into()
+}
+
 /// Refuses to start what would only be killed for memory.
-fn enough_memory(vms: u32) -> Result<()> {
+fn enough_memory(vms: u32, memory_mib: u32) -> Result<()> {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).and_then(|rest| {
         let kib: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
         Some(kib >> 10)
     });
-    let needed = u64::from(vms * (MEMORY_MIB + VRAM_MIB) + SPARE_VRAM_MIB);
+    let needed = u64::from(vms * (memory_mib + VRAM_MIB) + SPARE_VRAM_MIB);
     match available {
         Some(available) if available < needed => {
             anyhow::bail!(
@@ -297,7 +340,7 @@ mod tests {
         };
         let tenant: TenantStatus = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
         let result = VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) };
-        let json = vm_json(&result, programs(Chip::Gf100), "6.12.1");
+        let json = vm_json(&result, &programs(Chip::GF100, false), "6.12.1");
         assert_eq!(json["probe_ms"], 1900.5);
         assert_eq!(json["submit_us_p50"], 82.0);
         assert_eq!(json["nouveau"], "1.4.0");
@@ -311,17 +354,43 @@ mod tests {
 
     #[test]
     fn number_of_vms_is_bounded() {
-        let options = Options { vms: 99, ..options(Chip::Gf100) };
+        let options = Options { vms: 99, ..options(Chip::GF100) };
         assert!(run(&options).unwrap_err().to_string().contains("1 to 16"));
     }
 
     #[test]
     fn kernel_without_a_driver_for_the_chip_is_refused_before_anything_is_fetched() {
-        let message = run(&options(Chip::Gh100)).unwrap_err().to_string();
+        let message = run(&options(Chip::GH100)).unwrap_err().to_string();
         assert!(message.contains("6.12") && message.contains("--kernel 7.2"), "{message}");
     }
 
+    #[test]
+    fn what_vulkan_did_is_told_beside_the_checks() {
+        let line =
+            r#"{"prog":"nvk","ok":true,"device":"NVIDIA GeForce RTX 4070 (NVK AD104)","vulkan":"1.4.305"}"#;
+        let verdict = Verdict { problems: Vec::new(), results: vec![result(line)] };
+        let json = vulkan_json(&verdict);
+        assert_eq!((&json["ok"], &json["vulkan"]), (&true.into(), &"1.4.305".into()));
+        assert_eq!(json["device"], "NVIDIA GeForce RTX 4070 (NVK AD104)");
+        let vm = VmResult { name: "vm1".into(), verdict, tenant: None };
+        assert_eq!(vm_json(&vm, &[VULKAN], "6.12.1")["checks"]["nvk"], true);
+        assert_eq!(vulkan_json(&Verdict::default())["ok"], false);
+    }
+
+    #[test]
+    fn chip_without_vulkan_is_refused() {
+        let message = run(&Options { vulkan: true, ..options(Chip::GF100) }).unwrap_err().to_string();
+        assert!(message.contains("no Vulkan for a GF100"), "{message}");
+    }
+
     fn options(chip: Chip) -> Options {
-        Options { gpuvmk: "/bin/false".into(), vms: 2, chip, kernel: KernelSeries::V6_12, keep: false }
+        Options {
+            gpuvmk: "/bin/false".into(),
+            vms: 2,
+            chip,
+            kernel: KernelSeries::V6_12,
+            vulkan: false,
+            keep: false,
+        }
     }
 }

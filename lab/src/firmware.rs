@@ -8,19 +8,24 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::apt::{self, Apt};
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheLock};
+use crate::chip::{Chip, GuestChip};
 use crate::kernel::KernelSeries;
 
 /// Debian's package of NVIDIA's firmware; it is not free software.
 const PACKAGE: &str = "firmware-nvidia-graphics";
-/// The cache's entry for its files.
+/// The cache's entry for the package, and what the entries of chips' files begin with.
 const DEBIAN: &str = "firmware-debian";
+/// What is kept: another name has entries that were made before fetched again.
+const KEPT: &str = "the package";
 const SUITE: &str = "trixie-backports";
 const COMPONENT: &str = "non-free-firmware";
-/// Where the files that a GH100 needs lie below a firmware folder.
-const GH100: &str = "nvidia/gh100/gsp";
-/// The version that nouveau of Linux 6.16 to 7.3 asks for.
-const VERSION: &str = "570.144";
+/// Where files of all chips lie below a firmware folder.
+const VENDOR: &str = "nvidia";
+/// Folders of a chip's files: those for its GSP, and the loader that Turing's falcons need.
+const FOLDERS: [&str; 2] = ["gsp", "acr"];
+/// That loader's file.
+const LOADER: &str = "bl.bin";
 
 /// Whose files a guest gets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +33,10 @@ pub enum Firmware {
     /// None: kernels that ask for none.
     #[default]
     None,
-    /// gpuvmk's.
+    /// gpuvmk's, of all chips.
     StandIn,
-    /// NVIDIA's, from Debian's package.
-    Debian,
+    /// NVIDIA's for this chip, from Debian's package.
+    Debian(Chip),
 }
 
 /// One file.
@@ -46,37 +51,40 @@ pub struct FirmwareFile {
 impl Firmware {
     /// What guests with this kernel get: stand-ins, if their nouveau asks for files at all.
     pub fn for_kernel(kernel: KernelSeries) -> Self {
-        if kernel.drives_gsp_chips() { Self::StandIn } else { Self::None }
+        if kernel.gsp_firmware().is_some() { Self::StandIn } else { Self::None }
     }
 
-    /// The files; `gpuvmk` is the program that makes the stand-ins.
-    pub fn files(self, cache: &Cache, gpuvmk: &Path) -> Result<Vec<FirmwareFile>> {
-        match self {
-            Self::None => Ok(Vec::new()),
-            Self::StandIn => stand_in(cache, gpuvmk),
-            Self::Debian => {
-                let folder = debian(cache)?;
-                collect(&folder)
-            }
-        }
+    /// The files for guests with this kernel; `gpuvmk` is the program that makes the stand-ins.
+    pub fn files(self, cache: &Cache, gpuvmk: &Path, kernel: KernelSeries) -> Result<Vec<FirmwareFile>> {
+        let Some(version) = kernel.gsp_firmware() else { return Ok(Vec::new()) };
+        let files = match self {
+            Self::None => return Ok(Vec::new()),
+            Self::StandIn => stand_in(cache, gpuvmk)?,
+            Self::Debian(chip) => collect(&debian(cache, chip)?)?,
+        };
+        let wanted: Vec<_> = files.into_iter().filter(|file| is_wanted(&file.path, version)).collect();
+        ensure!(!wanted.is_empty(), "There are no firmware files of version {version}");
+        Ok(wanted)
     }
 
-    /// Whether the files can be had without fetching anything.
-    pub fn is_there(self, cache: &Cache) -> bool {
-        match self {
-            Self::None | Self::StandIn => true,
-            Self::Debian => cache.entry(DEBIAN, None).is_some(),
-        }
+    /// Whether Debian's files can be had without fetching anything.
+    pub fn debian_is_there(cache: &Cache) -> bool {
+        cache.entry(DEBIAN, Some(KEPT)).is_some()
     }
 
     /// A word for names of what holds these files.
-    pub fn label(self) -> &'static str {
+    pub fn label(self) -> String {
         match self {
-            Self::None => "no-firmware",
-            Self::StandIn => "stand-in-firmware",
-            Self::Debian => "debian-firmware",
+            Self::None => "no-firmware".to_owned(),
+            Self::StandIn => "stand-in-firmware".to_owned(),
+            Self::Debian(chip) => format!("debian-firmware-{}", chip.firmware_folder()),
         }
     }
+}
+
+/// Whether nouveau that takes this version asks for the file.
+fn is_wanted(path: &str, version: &str) -> bool {
+    path.ends_with(&format!("-{version}.bin")) || path.ends_with(&format!("/{LOADER}"))
 }
 
 /// The files of `gpuvmk guest-firmware`, made anew: they take no time.
@@ -96,58 +104,76 @@ fn stand_in(cache: &Cache, gpuvmk: &Path) -> Result<Vec<FirmwareFile>> {
     files
 }
 
-/// The folder with Debian's files, fetched first if need be.
-fn debian(cache: &Cache) -> Result<PathBuf> {
-    if let Some(folder) = cache.entry(DEBIAN, None) {
+/// The folder with Debian's files for a chip; its package is fetched first if need be.
+fn debian(cache: &Cache, chip: Chip) -> Result<PathBuf> {
+    let name = format!("{DEBIAN}-{}", chip.firmware_folder());
+    if let Some(folder) = cache.entry(&name, Some(KEPT)) {
         return Ok(folder);
     }
     let lock = cache.lock()?;
-    cache.entry_or_build(&lock, DEBIAN, VERSION, |folder| {
-        eprintln!("gpuvmk: fetching Debian's {PACKAGE} (about 100 MB)");
-        let apt = Apt::set_up_with(cache, &[(SUITE, COMPONENT)])?;
-        let downloads = folder.join("download");
-        let packages = apt.download(&[&format!("{PACKAGE}/{SUITE}")], &downloads)?;
+    let package = package(cache, &lock)?;
+    cache.entry_or_build(&lock, &name, KEPT, |folder| {
         let root = folder.join("root");
-        apt::unpack(&packages, &root, PACKAGE)?;
+        apt::unpack(&[package], &root, PACKAGE)?;
+        let place = Path::new(VENDOR).join(chip.firmware_folder());
         let source = ["usr/lib/firmware", "lib/firmware"]
             .into_iter()
-            .map(|place| root.join(place).join(GH100))
-            .find(|place| place.is_dir())
-            .with_context(|| format!("{PACKAGE} has no {GH100}"))?;
-        let kept = folder.join(GH100);
-        fs::create_dir_all(&kept)?;
-        for file in collect_folder(&source)? {
-            fs::write(kept.join(&file.path), &file.contents)
-                .with_context(|| format!("Cannot keep {}", file.path))?;
+            .map(|firmware| root.join(firmware).join(&place))
+            .find(|source| source.is_dir())
+            .with_context(|| format!("{PACKAGE} has no {}", place.display()))?;
+        for sub in FOLDERS.iter().filter(|sub| source.join(sub).is_dir()) {
+            let kept = folder.join(&place).join(sub);
+            fs::create_dir_all(&kept)?;
+            for (file, contents) in binaries(&source.join(sub))? {
+                fs::write(kept.join(&file), contents).with_context(|| format!("Cannot keep {file}"))?;
+            }
         }
-        fs::remove_dir_all(&root)?;
-        fs::remove_dir_all(&downloads)?;
-        Ok(())
+        Ok(fs::remove_dir_all(&root)?)
     })
 }
 
-/// The files below `folder`, which stands for a firmware folder.
+/// Debian's package.
+fn package(cache: &Cache, lock: &CacheLock) -> Result<PathBuf> {
+    let folder = cache.entry_or_build(lock, DEBIAN, KEPT, |folder| {
+        eprintln!("gpuvmk: fetching Debian's {PACKAGE} (about 100 MB)");
+        let apt = Apt::set_up_with(cache, &[(SUITE, COMPONENT)])?;
+        apt.download(&[&format!("{PACKAGE}/{SUITE}")], folder).map(|_| ())
+    })?;
+    let entries = fs::read_dir(&folder).with_context(|| format!("Cannot list {}", folder.display()))?;
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    paths
+        .find(|path| path.extension().is_some_and(|end| end == "deb"))
+        .with_context(|| format!("{} holds no package: remove that folder and try again", folder.display()))
+}
+
+/// All chips' files below `folder`, which stands for a firmware folder, by their names.
 fn collect(folder: &Path) -> Result<Vec<FirmwareFile>> {
-    let mut files = collect_folder(&folder.join(GH100))?;
-    for file in &mut files {
-        file.path = format!("{GH100}/{}", file.path);
+    let vendor = folder.join(VENDOR);
+    let mut files = Vec::new();
+    for chip in fs::read_dir(&vendor).with_context(|| format!("Cannot list {}", vendor.display()))?.flatten()
+    {
+        let chip = chip.file_name().to_string_lossy().into_owned();
+        for sub in FOLDERS.iter().filter(|sub| vendor.join(&chip).join(sub).is_dir()) {
+            for (name, contents) in binaries(&vendor.join(&chip).join(sub))? {
+                files.push(FirmwareFile { path: format!("{VENDOR}/{chip}/{sub}/{name}"), contents });
+            }
+        }
     }
+    files.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(files)
 }
 
-/// The files of the wanted version in one folder (links are followed), by their names.
-fn collect_folder(folder: &Path) -> Result<Vec<FirmwareFile>> {
+/// The binary files of one folder (links are followed).
+fn binaries(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let entries = fs::read_dir(folder).with_context(|| format!("Cannot list {}", folder.display()))?;
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if name.ends_with(&format!("-{VERSION}.bin")) {
+        if name.ends_with(".bin") {
             let contents = fs::read(&path).with_context(|| format!("Cannot read {}", path.display()))?;
-            files.push(FirmwareFile { path: name.to_owned(), contents });
+            files.push((name.to_owned(), contents));
         }
     }
-    files.sort_by(|left, right| left.path.cmp(&right.path));
-    ensure!(!files.is_empty(), "{} has no file of version {VERSION}", folder.display());
     Ok(files)
 }
 
@@ -156,23 +182,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_wanted_version_are_found_below_the_chips_folder() {
+    fn files_of_all_chips_are_found_and_links_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join(GH100);
-        fs::create_dir_all(&place).unwrap();
-        fs::write(place.join("gsp-570.144.bin"), "new").unwrap();
-        fs::write(place.join("gsp-535.113.01.bin"), "old").unwrap();
-        std::os::unix::fs::symlink("gsp-570.144.bin", place.join("fmc-570.144.bin")).unwrap();
+        let place = |path: &str| {
+            let place = folder.path().join("nvidia").join(path);
+            fs::create_dir_all(&place).unwrap();
+            place
+        };
+        let (hopper, turing) = (place("gh100/gsp"), place("tu106/acr"));
+        fs::write(hopper.join("gsp-570.144.bin"), "new").unwrap();
+        fs::write(hopper.join("README"), "words").unwrap();
+        std::os::unix::fs::symlink("gsp-570.144.bin", hopper.join("fmc-570.144.bin")).unwrap();
+        fs::write(turing.join("bl.bin"), "loader").unwrap();
         let files = collect(folder.path()).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
-        assert_eq!(names, ["nvidia/gh100/gsp/fmc-570.144.bin", "nvidia/gh100/gsp/gsp-570.144.bin"]);
-        assert!(files.iter().all(|file| file.contents == b"new"));
+        let gsp = ["nvidia/gh100/gsp/fmc-570.144.bin", "nvidia/gh100/gsp/gsp-570.144.bin"];
+        assert_eq!(names, [gsp[0], gsp[1], "nvidia/tu106/acr/bl.bin"]);
+        assert_eq!((files[0].contents.as_slice(), files[1].contents.as_slice()), (&b"new"[..], &b"new"[..]));
     }
 
     #[test]
-    fn folder_without_the_version_is_an_error_that_names_it() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join(GH100)).unwrap();
-        assert!(collect(folder.path()).unwrap_err().to_string().contains("570.144"));
+    fn kernel_gets_the_version_that_its_nouveau_takes_and_the_loader() {
+        let wanted = |path: &str, kernel: KernelSeries| is_wanted(path, kernel.gsp_firmware().unwrap());
+        for (path, old, new) in [
+            ("nvidia/ad104/gsp/gsp-535.113.01.bin", true, false),
+            ("nvidia/ad104/gsp/gsp-570.144.bin", false, true),
+            ("nvidia/tu106/acr/bl.bin", true, true),
+            ("nvidia/tu106/acr/ucode_ahesasc.bin", false, false),
+        ] {
+            assert_eq!(wanted(path, KernelSeries::V6_12), old, "{path}");
+            assert_eq!(wanted(path, KernelSeries::V7_2), new, "{path}");
+        }
+        assert_eq!(KernelSeries::V6_1.gsp_firmware(), None);
     }
 }

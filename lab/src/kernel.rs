@@ -50,11 +50,13 @@ impl KernelSeries {
         }
     }
 
-    /// Whether its nouveau drives chips that need a GSP's firmware, such as GH100.
-    pub fn drives_gsp_chips(self) -> bool {
+    /// The version of GSP firmware that its nouveau takes where there are all: the first of `*_gsps[]` in
+    /// drivers/gpu/drm/nouveau/nvkm/subdev/gsp. None: it drives no chip by firmware.
+    pub fn gsp_firmware(self) -> Option<&'static str> {
         match self {
-            Self::V6_1 | Self::V6_12 => false,
-            Self::V7_2 | Self::Newest => true,
+            Self::V6_1 => None,
+            Self::V6_12 => Some("535.113.01"),
+            Self::V7_2 | Self::Newest => Some("570.144"),
         }
     }
 

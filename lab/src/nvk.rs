@@ -4,9 +4,9 @@
 //! after the other). Everything in it lies below `/nvk`:
 //!
 //! - `lib/`: the dynamic loader, the C library and every library that loader and driver are linked with;
-//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with Hopper's launches and
-//!   branches put right ([`edit`]), and one built from Debian's source with our patches, if there is one
-//!   ([`rebuild`]);
+//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it; and of the backports' Mesa, which a
+//!   guest with a Hopper has, the same with Hopper's launches and branches put right ([`edit`]), and one
+//!   built from Debian's source with our patches, if there is one ([`rebuild`]);
 //! - `stock.json` and so on: what tells the Vulkan loader where the driver lies;
 //! - `bin/gpuvmk-nvk`: the program.
 //!
@@ -26,6 +26,8 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
 use crate::cpio::Writer;
+use crate::kernel::KernelSeries;
+use mesa::Mesa;
 
 /// The driver's file, in each driver's folder.
 pub const DRIVER: &str = "libvulkan_nouveau.so";
@@ -39,34 +41,39 @@ struct Part {
     executable: bool,
 }
 
-/// The initramfs part, fetched and built first if need be.
-pub fn obtain(cache: &Cache) -> Result<PathBuf> {
+/// The initramfs part with this Mesa, fetched and built first if need be.
+pub fn obtain(cache: &Cache, mesa: Mesa) -> Result<PathBuf> {
     let program = program::obtain(cache)?;
-    let mesa = mesa::obtain(cache, &program)?;
+    let folder = mesa::obtain(cache, &program, mesa)?;
     let mut parts = vec![Part { name: "bin/gpuvmk-nvk".into(), contents: read(&program)?, executable: true }];
-    for path in files(&mesa.join(mesa::LIBRARIES))? {
+    for path in files(&folder.join(mesa::LIBRARIES))? {
         let name = format!("lib/{}", name_of(&path)?);
         parts.push(Part { name, contents: read(&path)?, executable: true });
     }
     // Edited anew each time: a cache that an older version filled has nothing of it that could be out of
     // date.
-    let stock = read(&mesa.join(mesa::STOCK).join(DRIVER))?;
-    let mut edited = stock.clone();
-    edit::apply(&mut edited).context("Debian's NVK cannot be edited for Hopper")?;
-    let mut drivers = vec![("stock", stock), ("edited", edited)];
-    if let Some(driver) = rebuild::built(cache) {
-        drivers.push(("rebuilt", read(&driver)?));
+    let stock = read(&folder.join(mesa::STOCK).join(DRIVER))?;
+    let mut drivers = Vec::new();
+    // No kernel that drives a Hopper has the release's Mesa beside it.
+    if mesa == Mesa::Backports {
+        let mut edited = stock.clone();
+        edit::apply(&mut edited).context("Debian's NVK cannot be edited for Hopper")?;
+        drivers.push(("edited", edited));
+        if let Some(driver) = rebuild::built(cache) {
+            drivers.push(("rebuilt", read(&driver)?));
+        }
     }
+    drivers.push(("stock", stock));
     for (name, contents) in drivers {
         parts.push(Part { name: format!("{name}/{DRIVER}"), contents, executable: false });
         parts.push(Part { name: format!("{name}.json"), contents: manifest(name), executable: false });
     }
-    write(cache, &parts)
+    write(cache, mesa, &parts)
 }
 
-/// A guest's initramfs with the part behind it, in the cache.
-pub fn behind(cache: &Cache, initramfs: &Path) -> Result<PathBuf> {
-    let part = obtain(cache)?;
+/// A guest's initramfs with the part behind it, in the cache: with the Mesa that belongs to its kernel.
+pub fn behind(cache: &Cache, initramfs: &Path, kernel: KernelSeries) -> Result<PathBuf> {
+    let part = obtain(cache, Mesa::beside(kernel))?;
     let key = hash([("image", read(initramfs)?.as_slice()), ("part", read(&part)?.as_slice())].into_iter());
     let name = format!("nvk-initramfs-{}", key.get(..16).unwrap_or(&key));
     let lock = cache.lock()?;
@@ -97,10 +104,11 @@ fn manifest(driver: &str) -> Vec<u8> {
     format!("{icd}\n").into_bytes()
 }
 
-fn write(cache: &Cache, parts: &[Part]) -> Result<PathBuf> {
+fn write(cache: &Cache, mesa: Mesa, parts: &[Part]) -> Result<PathBuf> {
     let key = hash(parts.iter().map(|part| (part.name.as_str(), part.contents.as_slice())));
     let lock = cache.lock()?;
-    let folder = cache.entry_or_build(&lock, "nvk-part", &key, |folder| {
+    let name = format!("nvk-part{}", mesa.word());
+    let folder = cache.entry_or_build(&lock, &name, &key, |folder| {
         let path = folder.join("nvk.cpio");
         let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
         archive(Writer::new(BufWriter::new(file)), parts)

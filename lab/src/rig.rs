@@ -1,10 +1,11 @@
 //! A whole set-up: the GPU's processes in front of which guests are started.
 //!
 //! *Native*: each GPU of each VM is a software GPU of its own, served by `gpuvmk softgpu`. *Mediated*: one
-//! aggregator for each chip owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot
-//! tell which; that is what tests and benchmarks compare. A set-up may have GPUs of both kinds. (A GH100 has
-//! no native form: its engines can be modelled, but not the firmware interface that its driver speaks to,
-//! which the device process plays.)
+//! aggregator owns one software GPU for all chips that are driven by registers, and one for all that are by
+//! firmware; each vGPU is a `gpuvmk device` process. Guests cannot tell which; that is what tests and
+//! benchmarks compare. A set-up may have GPUs of both kinds. (A chip with a GSP has no native form: its
+//! engines can be modelled, but not the firmware interface that its driver speaks to, which the device
+//! process plays.)
 
 mod config;
 mod socket_folder;
@@ -22,7 +23,7 @@ use serde_json::Value;
 
 use self::config::{gpu_config, quoted, vm_config};
 use self::socket_folder::SocketFolder;
-use crate::chip::Chip;
+use crate::chip::{Chip, GuestChip as _};
 use crate::daemons::Daemon;
 
 /// How long device processes are left without their aggregator when they start first.
@@ -193,18 +194,27 @@ impl Rig {
         self.sockets.path().join(format!("{}.record", self.name(index)))
     }
 
+    /// The chip that the GPU is that serves a vGPU's `chip`: the first of the set-up that is driven alike.
+    fn host(&self, chip: Chip) -> Chip {
+        let alike = self.spec.mediated().map(|gpu| gpu.chip).filter(|other| other.face == chip.face);
+        alike.min().unwrap_or(chip)
+    }
+
     /// Where the schedule of the aggregator for `chip` is recorded.
     pub fn schedule_recorder(&self, chip: Chip) -> PathBuf {
+        let chip = self.host(chip);
         self.sockets.path().join(format!("gpu-{chip}.record"))
     }
 
     /// The control socket of the aggregator for `chip`.
     fn control_socket(&self, chip: Chip) -> PathBuf {
+        let chip = self.host(chip);
         self.sockets.path().join(format!("control-{chip}.sock"))
     }
 
     /// Where device processes find the aggregator for `chip`.
     pub fn shared_socket(&self, chip: Chip) -> PathBuf {
+        let chip = self.host(chip);
         self.sockets.path().join(format!("gpu-{chip}.sock"))
     }
 
@@ -288,7 +298,7 @@ impl Rig {
 
     /// Starts the aggregators that mediated GPUs need, also in place of those that have ended.
     pub fn start_aggregators(&mut self) -> Result<()> {
-        let chips: BTreeSet<Chip> = self.spec.mediated().map(|gpu| gpu.chip).collect();
+        let chips: BTreeSet<Chip> = self.spec.mediated().map(|gpu| self.host(gpu.chip)).collect();
         for chip in chips {
             let running = match self.aggregators.get_mut(&chip) {
                 Some(daemon) => daemon.runs()?,

@@ -252,7 +252,8 @@ fn runs_once(program: &str) -> bool {
     matches!(program, "reload" | "sleep")
 }
 
-fn program_of(call: &str) -> &str {
+/// The program of a call, such as `load` of `load:secs=5`.
+pub fn program_of(call: &str) -> &str {
     call.split(':').next().unwrap_or(call)
 }
 

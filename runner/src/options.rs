@@ -65,7 +65,7 @@ impl Options {
             self.vram
         );
         ensure!(
-            self.backend == Backend::Soft || self.chip == Chip::Gh100,
+            self.backend == Backend::Soft || self.chip == Chip::GH100,
             "NVIDIA's driver has no GPUs as old as a {}: give --backend soft",
             self.chip
         );
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn hardware_and_its_chip_are_the_defaults() {
         let options = parse(&[]);
-        assert_eq!((options.backend, options.chip, options.guests), (Backend::Rm, Chip::Gh100, 4));
+        assert_eq!((options.backend, options.chip, options.guests), (Backend::Rm, Chip::GH100, 4));
         assert!(options.check().is_ok());
     }
 

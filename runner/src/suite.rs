@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::rig::Backend;
 
@@ -70,14 +71,14 @@ pub fn steps(options: &Options) -> Vec<Step> {
     }
     let suite = suite(options);
     let mut steps = Vec::new();
-    if !options.quick && options.chip == Chip::Gh100 {
+    if !options.quick && options.chip == Chip::GH100 {
         steps.push(speed(options));
     }
     for count in [1, 2, 4].into_iter().filter(|count| *count <= options.guests) {
         let guests = (1..=count).map(|number| guest(options, &format!("vm{number}"), &suite)).collect();
         steps.push(step(format!("guests-{count}"), guests, 180));
     }
-    if !options.quick && options.chip == Chip::Gh100 {
+    if !options.quick && options.chip == Chip::GH100 {
         steps.push(counts(options));
         if options.guests >= 2 {
             steps.push(share(options));
@@ -97,11 +98,15 @@ fn suite(options: &Options) -> Vec<&'static str> {
     if options.quick {
         programs = vec!["probe", "copy:largest=65537", "fence"];
     }
-    match (options.chip, options.backend) {
-        (Chip::Gf100, _) => {}
+    match (options.chip.face, options.backend) {
+        (Face::Registers, _) => {}
         // The software GPU has no shader cores, and says so.
-        (Chip::Gh100, Backend::Soft) => programs.extend(["exec", "fill", "i2m", "nocompute"]),
-        (Chip::Gh100, Backend::Rm) => programs.extend(["exec", "fill", "i2m", "compute"]),
+        (Face::Gsp, Backend::Soft) => programs.extend(["exec", "fill", "i2m", "nocompute"]),
+        (Face::Gsp, Backend::Rm) => {
+            programs.extend(["exec", "fill", "i2m"]);
+            // Our kernels are Hopper's.
+            programs.extend((options.chip == Chip::GH100).then_some("compute"));
+        }
     }
     if !options.quick {
         programs.extend(["evict", "reload"]);

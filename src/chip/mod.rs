@@ -20,7 +20,7 @@ pub mod register_sets;
 pub mod registers;
 pub mod stream;
 
-pub use catalogue::{Chip, Face, Subchannels};
+pub use catalogue::{Chip, Face, Subchannels, UnknownChip};
 pub use engine::{Engine, EngineNumber, EngineSet, NoSuchEngine};
 pub use kinds::StorageKinds;
 

@@ -25,12 +25,15 @@ pub struct DemoOptions<C: Value, K: Value> {
     /// How many guests share the GPU.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub vms: u32,
-    /// The chip that guests see: gf100 or gh100.
+    /// The chip that guests see, such as gf100, ad104 or gh100; `gpuvmk types` has all.
     #[arg(long, value_name = "CHIP", default_value = "gf100")]
     pub chip: C,
-    /// The guests' kernel: 6.1, 6.12 or 7.2 (GH100: 7.2). [default: 6.12; GH100: 7.2]
+    /// The guests' kernel: 6.1, 6.12, 7.2 or newest [default: the oldest that is usual with the chip].
     #[arg(long, value_name = "SERIES")]
     pub kernel: Option<K>,
+    /// Also have Mesa's Vulkan driver list, open, fill and copy in each guest.
+    #[arg(long)]
+    pub vulkan: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
@@ -42,10 +45,10 @@ pub struct DemoOptions<C: Value, K: Value> {
 impl<C: Value, K: Value> DemoOptions<C, K> {
     /// The words of a command line that give these options.
     pub fn words(&self) -> Vec<String> {
-        let Self { vms, chip, kernel, json, keep } = self;
+        let Self { vms, chip, kernel, vulkan, json, keep } = self;
         let mut words = vec!["--vms".to_owned(), vms.to_string(), format!("--chip={chip}")];
         words.extend(kernel.as_ref().map(|kernel| format!("--kernel={kernel}")));
-        words.extend(flags([(*json, "--json"), (*keep, "--keep")]));
+        words.extend(flags([(*vulkan, "--vulkan"), (*json, "--json"), (*keep, "--keep")]));
         words
     }
 }
@@ -103,7 +106,7 @@ mod tests {
     #[test]
     fn options_of_the_demonstration_are_read_as_they_were_handed_on() {
         for (kernel, json, keep) in [(None, false, true), (Some("7.2".to_owned()), true, false)] {
-            let options = DemoOptions { vms: 3, chip: "gh100".to_owned(), kernel, json, keep };
+            let options = DemoOptions { vms: 3, chip: "gh100".to_owned(), kernel, vulkan: json, json, keep };
             assert_eq!(read::<DemoOptions<String, String>>(&options.words()), options);
         }
         let usual: DemoOptions<String, String> = read(&[]);

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_chip::Face;
+use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
 use gpuvmk_lab::firmware::Firmware;
 use serde_json::{Value, json};
 
@@ -83,7 +84,7 @@ pub struct Arguments {
 
 impl Arguments {
     fn chips(&self) -> Vec<Chip> {
-        let all = Chip::ALL.into_iter().filter(|_| !self.peers && !self.neighbour);
+        let all = USUAL.into_iter().filter(|_| !self.peers && !self.neighbour);
         all.filter(|chip| self.chip.is_none_or(|wanted| wanted == *chip)).collect()
     }
 
@@ -118,9 +119,9 @@ pub struct Report {
 }
 
 fn attacks_on(chip: Chip) -> &'static [Attack] {
-    gpuvmk_attacks::on(match chip {
-        Chip::Gf100 => Target::Fermi,
-        Chip::Gh100 => Target::Hopper,
+    gpuvmk_attacks::on(match chip.face {
+        Face::Registers => Target::Fermi,
+        Face::Gsp => Target::Gsp,
     })
 }
 
@@ -145,7 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         beside.iter().for_each(|attack| println!("neighbour {:24} {}", attack.name, attack.what));
         return Ok(true);
     }
-    let victim = (!at_sockets.is_empty()).then_some(Chip::Gf100);
+    let victim = (!at_sockets.is_empty()).then_some(Chip::GF100);
     let kinds = wanted
         .iter()
         .map(|(chip, _)| *chip)
@@ -201,10 +202,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
 /// Makes the short run on both chips and at the sockets, and judges outcomes only: for `cargo xtask test`.
 pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
-    let kinds = Chip::ALL.map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())));
+    let kinds = USUAL.map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())));
     let workshop = Workshop::open(&kinds.into_iter().collect(), logs, gpuvmk)?;
     let mut ok = true;
-    for chip in Chip::ALL {
+    for chip in USUAL {
         eprintln!("{chip}: attacks");
         let attacks: Vec<_> = attacks_on(chip).iter().filter(|attack| attack.short).collect();
         ok &= told(&attack(&workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);

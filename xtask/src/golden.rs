@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::source_tree;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
@@ -30,8 +30,8 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
     // Of whatever is newest there is no recording: what it is changes.
-    let drivers = KernelSeries::NUMBERED.map(|kernel| (Chip::Gf100, kernel));
-    let drivers = drivers.into_iter().chain([(Chip::Gh100, Chip::Gh100.usual_kernel())]);
+    let drivers = KernelSeries::NUMBERED.map(|kernel| (Chip::GF100, kernel));
+    let drivers = drivers.into_iter().chain([(Chip::GH100, Chip::GH100.usual_kernel())]);
     let drivers: Vec<_> = drivers.collect();
     let kinds = drivers.iter().map(|(_, kernel)| (*kernel, Firmware::for_kernel(*kernel))).collect();
     let workshop = Workshop::open(&kinds, Path::new("target/xtask-golden"), None)?;

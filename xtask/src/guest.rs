@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Beside, Machine, MachineSpec, Said};
@@ -41,6 +42,10 @@ pub struct Arguments {
     /// Give it Mesa's NVK, for the program nvk; needs --memory 1024
     #[arg(long)]
     nvk: bool,
+    /// Give it NVIDIA's own GSP firmware for this chip, from Debian's package (about 100 MB, fetched once); a
+    /// version takes 40 to 70 MB of the guest's memory
+    #[arg(long, value_name = "CHIP")]
+    debian_firmware: Option<Chip>,
     /// Where its logs go
     #[arg(long, default_value = "target/guest")]
     folder: PathBuf,
@@ -61,17 +66,20 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let qemu = Qemu::obtain(&cache)?;
     let kernel = GuestKernel::obtain(&cache, arguments.kernel)?;
     let init = guest_build::obtain(&cache)?;
-    let firmware = Firmware::for_kernel(arguments.kernel);
+    let firmware = match arguments.debian_firmware {
+        Some(chip) => Firmware::Debian(chip),
+        None => Firmware::for_kernel(arguments.kernel),
+    };
     // Only GPUs with a GSP need files; the program that makes them is what the user has built already.
     let files = match firmware {
         Firmware::None => Vec::new(),
-        _ => firmware.files(&cache, &workshop::build_gpuvmk()?)?,
+        _ => firmware.files(&cache, &workshop::build_gpuvmk()?, arguments.kernel)?,
     };
-    let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
+    let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
     let spec = MachineSpec {
         name: "guest".into(),
         folder: arguments.folder.clone(),
-        initramfs: if arguments.nvk { nvk::behind(&cache, &image)? } else { image },
+        initramfs: if arguments.nvk { nvk::behind(&cache, &image, arguments.kernel)? } else { image },
         kernel,
         memory_mib: arguments.memory,
         cpus: arguments.cpus,

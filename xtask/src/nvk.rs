@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::nvk;
+use gpuvmk_lab::nvk::mesa::Mesa;
 
 /// What to prepare.
 #[derive(Debug, clap::Args)]
@@ -21,8 +22,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(driver) = &arguments.rebuilt {
         nvk::rebuild::keep(&cache, driver)?;
     }
-    let part = nvk::obtain(&cache)?;
-    let size = fs::metadata(&part).with_context(|| format!("Cannot look at {}", part.display()))?.len();
-    println!("{} ({:.1} MiB)", part.display(), size as f64 / f64::from(1 << 20));
+    for mesa in Mesa::ALL {
+        let part = nvk::obtain(&cache, mesa)?;
+        let size = fs::metadata(&part).with_context(|| format!("Cannot look at {}", part.display()))?.len();
+        println!("{} ({:.1} MiB)", part.display(), size as f64 / f64::from(1 << 20));
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@ use gpuvmk_lab::archive;
 use gpuvmk_lab::cache::{Cache, source_tree};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::nvk::mesa::Mesa;
 use gpuvmk_lab::pack::{self, Manifest, Pack};
 use gpuvmk_lab::qemu::{self, Qemu};
 use gpuvmk_lab::static_build::StaticBuild;
@@ -108,9 +109,9 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
     install(&GPU_BENCH.obtain(cache)?, &pack.gpu_bench())?;
     install(&kernel.image, &pack.kernel_image())?;
     let firmware = Firmware::for_kernel(series);
-    let files = firmware.files(cache, &gpuvmk)?;
-    install(&initramfs::obtain(cache, &kernel, &init, &files, firmware.label())?, &pack.initramfs())?;
-    install(&nvk::obtain(cache)?, &pack.vulkan())?;
+    let files = firmware.files(cache, &gpuvmk, series)?;
+    install(&initramfs::obtain(cache, &kernel, &init, &files, &firmware.label())?, &pack.initramfs())?;
+    install(&nvk::obtain(cache, Mesa::beside(series))?, &pack.vulkan())?;
     for file in qemu::needed_files(&qemu_root)? {
         install(&qemu_root.join(&file), &pack.qemu_folder().join(&file))?;
     }

@@ -6,6 +6,7 @@ use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::chromium::Chromium;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{Freshness, GuestKernel, KernelSeries, Role};
+use gpuvmk_lab::nvk::mesa::Mesa;
 use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::{debian_disk, guest_build, initramfs, nvk};
@@ -23,8 +24,8 @@ pub fn run() -> Result<()> {
     for series in KernelSeries::ALL {
         let kernel = kernel(&cache, archive.as_ref(), series)?;
         let firmware = Firmware::for_kernel(series);
-        let files = firmware.files(&cache, &gpuvmk)?;
-        let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
+        let files = firmware.files(&cache, &gpuvmk, series)?;
+        let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
         println!("guest kernel {series}: {} with {}", kernel.release, image.display());
     }
     let outer = GuestKernel::obtain_for(&cache, inner::OUTER, Role::Host)?;
@@ -40,7 +41,9 @@ pub fn run() -> Result<()> {
     println!("promtool");
     Chromium::obtain(&cache)?;
     println!("Chromium");
-    println!("Mesa's NVK in {}", nvk::obtain(&cache)?.display());
+    for mesa in Mesa::ALL {
+        println!("Mesa's NVK in {}", nvk::obtain(&cache, mesa)?.display());
+    }
     println!("everything is in {}", cache.root().display());
     Ok(())
 }

@@ -22,7 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_chip::Face;
+use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
@@ -115,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(arguments.vms > 0, "--vms 0: nobody would come");
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let chips = match arguments.chip.as_str() {
-        "both" => Chip::ALL.to_vec(),
+        "both" => USUAL.to_vec(),
         chip => vec![chip.parse()?],
     };
     let plan = Plan {
@@ -135,13 +136,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
 /// The short run that is part of the tests; whether it passed.
 pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
-    let plan = Plan {
-        time: SHORT,
-        seed: SHORT_SEED,
-        chips: Chip::ALL.to_vec(),
-        vms: 3,
-        clean_within: CLEAN_WHEN_BUSY,
-    };
+    let plan =
+        Plan { time: SHORT, seed: SHORT_SEED, chips: USUAL.to_vec(), vms: 3, clean_within: CLEAN_WHEN_BUSY };
     let report = soak(&plan, logs, gpuvmk)?;
     report.print();
     Ok(report.ok())
@@ -154,11 +150,11 @@ fn guests(chips: &[Chip]) -> Vec<Guest> {
         reboots: REBOOTS,
         ..Guest::new(name, chip, chip.usual_kernel(), programs)
     };
-    let of = |chip| match chip {
-        Chip::Gf100 => {
+    let of = |chip: Chip| match chip.face {
+        Face::Registers => {
             [guest("gf100-large", chip, LARGE_MIB, LARGE), guest("gf100-small", chip, SMALL_MIB, SMALL)]
         }
-        Chip::Gh100 => {
+        Face::Gsp => {
             [guest("gh100-large", chip, LARGE_MIB, LARGE), guest("gh100-small", chip, SMALL_MIB, SMALL)]
         }
     };

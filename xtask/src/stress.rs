@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         let is = |part: &String| name == part || name.split('-').any(|half| half == part);
         arguments.only.is_empty() || arguments.only.iter().any(is)
     };
-    let places: Vec<Place> = Chip::ALL
+    let places: Vec<Place> = USUAL
         .into_iter()
         .filter(|chip| topology == Topology::Mediated || chip.has_native_form())
         .flat_map(|chip| KernelSeries::ALL.map(|kernel| (chip, kernel)))

@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     if let Some(part) = arguments.part {
         return kvm::run(part, arguments);
     }
-    let debian = arguments.debian_firmware || Firmware::Debian.is_there(&Cache::open()?);
+    let debian = arguments.debian_firmware || Firmware::debian_is_there(&Cache::open()?);
     let cases: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| arguments.wants_case(case) && (debian || !case.needs_debian_firmware()))

@@ -58,8 +58,8 @@ impl Workshop {
         let mut guests = BTreeMap::new();
         for &(series, firmware) in kinds {
             let kernel = GuestKernel::obtain(&cache, series)?;
-            let files = firmware.files(&cache, &gpuvmk)?;
-            let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
+            let files = firmware.files(&cache, &gpuvmk, series)?;
+            let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
             guests.insert((series, firmware), (kernel, image));
         }
         Ok(Self { qemu, gpuvmk, guests, accelerator, logs: logs.to_owned() })
@@ -198,7 +198,7 @@ impl Workshop {
             .with_context(|| format!("The kernel {} is not there", guest.kernel))?;
         let (initramfs, memory_mib) = match guest.vulkan {
             false => (initramfs.clone(), MEMORY_MIB),
-            true => (nvk::behind(&Cache::open()?, initramfs)?, VULKAN_MEMORY_MIB),
+            true => (nvk::behind(&Cache::open()?, initramfs, guest.kernel)?, VULKAN_MEMORY_MIB),
         };
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
         Ok(MachineSpec {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::VmResult;
 use crate::machine::Said;
 use crate::report::{ProgramResult, Report};
+use crate::verdict;
 
 /// The display.
 #[derive(Debug)]
@@ -56,7 +57,10 @@ impl Show {
         for result in results {
             let passed = programs
                 .iter()
-                .filter(|program| result.verdict.result(program, 0).is_some_and(|result| result.ok))
+                .filter(|program| {
+                    let program = verdict::program_of(program);
+                    result.verdict.result(program, 0).is_some_and(|result| result.ok)
+                })
                 .count();
             let figure = |program: &str, name: &str, unit: &str| {
                 let value = result.verdict.result(program, 0).and_then(|result| result.figure(name));

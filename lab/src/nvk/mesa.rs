@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::DRIVER;
 use crate::apt::{self, Apt};
 use crate::cache::Cache;
+use crate::kernel::KernelSeries;
 
 /// Folders of the cache's entry.
 pub const LIBRARIES: &str = "lib";
@@ -21,8 +22,44 @@ pub const STOCK: &str = "stock";
 /// The file with the package's version.
 const VERSION: &str = "version";
 
+/// Which of Debian 13's Mesas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mesa {
+    /// That of the release itself, which a Debian 13 as it comes has beside its own kernel.
+    Release,
+    /// That of its backports.
+    Backports,
+}
+
+impl Mesa {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Release, Self::Backports];
+
+    /// What a Debian with this kernel has: all from its release, or all from the backports.
+    pub fn beside(kernel: KernelSeries) -> Self {
+        match kernel {
+            KernelSeries::V6_1 | KernelSeries::V6_12 => Self::Release,
+            KernelSeries::V7_2 | KernelSeries::Newest => Self::Backports,
+        }
+    }
+
+    fn suite(self) -> &'static str {
+        match self {
+            Self::Release => "trixie",
+            Self::Backports => "trixie-backports",
+        }
+    }
+
+    /// Its word in names of the cache's entries.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Release => "-trixie",
+            Self::Backports => "",
+        }
+    }
+}
+
 const ENTRY: &str = "nvk-mesa";
-const SUITE: &str = "trixie-backports";
 const PACKAGES: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 /// The Vulkan loader, which programs load at run time.
 const VULKAN: &str = "libvulkan.so.1";
@@ -33,15 +70,16 @@ const TREE: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
 /// The folder with loader, libraries and drivers, filled first if need be; `program` is tried then.
-pub fn obtain(cache: &Cache, program: &Path) -> Result<PathBuf> {
-    if let Some(folder) = cache.entry(ENTRY, None) {
+pub fn obtain(cache: &Cache, program: &Path, mesa: Mesa) -> Result<PathBuf> {
+    let (entry, suite) = (format!("{ENTRY}{}", mesa.word()), mesa.suite());
+    if let Some(folder) = cache.entry(&entry, None) {
         return Ok(folder);
     }
     let lock = cache.lock()?;
-    cache.entry_or_build(&lock, ENTRY, SUITE, |folder| {
-        eprintln!("gpuvmk: fetching Debian's Vulkan drivers (about 65 MB)");
+    cache.entry_or_build(&lock, &entry, suite, |folder| {
+        eprintln!("gpuvmk: fetching Vulkan drivers of Debian's {suite} (about 65 MB)");
         let apt = Apt::set_up(cache)?;
-        let packages = apt.download_with_dependencies(&PACKAGES, SUITE)?;
+        let packages = apt.download_with_dependencies(&PACKAGES, suite)?;
         let version = packages.iter().find_map(|path| version_of(path));
         fs::write(folder.join(VERSION), version.context("apt fetched no package of Mesa's")?)?;
         let root = folder.join("root");

@@ -15,7 +15,8 @@ const STUBBORN: (&str, &str) =
 /// software GPU keeps for itself.
 pub fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &Path) -> String {
     let (preemption, hang) = if spec.stubborn { STUBBORN } else { ("", "") };
-    let partitions: u32 = spec.mediated().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
+    let partitions: u32 =
+        spec.mediated().filter(|gpu| gpu.chip.face == chip.face).map(|gpu| gpu.vram_mib).sum();
     format!(
         "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{}M\"\npolicy = \"{}\"\n{preemption}\n[socket]\npath = {}\n\n[control]\npath = {}\n{hang}",
         spec.backend.name(),
@@ -71,14 +72,14 @@ mod tests {
     #[test]
     fn configurations_name_sockets_as_quoted_strings() {
         let (socket, control) = (Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
-        let gpus = vec![gpu("vm1", Chip::Gh100, Topology::Mediated)];
-        let text = gpu_config("gpu0", &spec(Backend::Soft, gpus), Chip::Gh100, socket, control);
+        let gpus = vec![gpu("vm1", Chip::GH100, Topology::Mediated)];
+        let text = gpu_config("gpu0", &spec(Backend::Soft, gpus), Chip::GH100, socket, control);
         assert!(
             text.contains("chip = \"GH100\"\nvram = \"1024M\"")
                 && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
             "{text}"
         );
-        let gpu = gpu("vm1", Chip::Gf100, Topology::Mediated);
+        let gpu = gpu("vm1", Chip::GF100, Topology::Mediated);
         let text = vm_config(&gpu, CHANNELS, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
         assert!(
             text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
@@ -88,21 +89,21 @@ mod tests {
 
     #[test]
     fn real_gpu_is_told_what_its_guests_may_have_together() {
-        let gpus = vec![gpu("vm1", Chip::Gh100, Topology::Mediated)];
+        let gpus = vec![gpu("vm1", Chip::GH100, Topology::Mediated)];
         let spec = spec(Backend::Rm, gpus);
-        let text = gpu_config("h200", &spec, Chip::Gh100, Path::new("/a"), Path::new("/b"));
+        let text = gpu_config("h200", &spec, Chip::GH100, Path::new("/a"), Path::new("/b"));
         assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\nvram = \"1024M\""), "{text}");
     }
 
     #[test]
     fn native_gpus_have_no_part_of_a_shared_one() {
         let gpus = vec![
-            gpu("vm1-1", Chip::Gf100, Topology::Native),
-            gpu("vm1-2", Chip::Gf100, Topology::Mediated),
-            gpu("vm2", Chip::Gh100, Topology::Mediated),
+            gpu("vm1-1", Chip::GF100, Topology::Native),
+            gpu("vm1-2", Chip::GF100, Topology::Mediated),
+            gpu("vm2", Chip::GH100, Topology::Mediated),
         ];
         let spec = spec(Backend::Soft, gpus);
-        let text = gpu_config("gpu0", &spec, Chip::Gf100, Path::new("/a"), Path::new("/b"));
+        let text = gpu_config("gpu0", &spec, Chip::GF100, Path::new("/a"), Path::new("/b"));
         assert!(text.contains("vram = \"1024M\""), "one partition and the spare: {text}");
     }
 }

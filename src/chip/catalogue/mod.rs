@@ -10,8 +10,10 @@ mod row;
 pub use classes::ChipClasses;
 pub use row::{ChipRow, Face, Family, Subchannels};
 
+use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
 
 /// The chips: constant, row.
 macro_rules! chips {
@@ -66,6 +68,32 @@ impl Chip {
     }
 }
 
+impl FromStr for Chip {
+    type Err = UnknownChip;
+
+    /// The chip of that name, in either case: as words of a command line have it.
+    fn from_str(name: &str) -> Result<Self, UnknownChip> {
+        let found = Self::ALL.iter().copied().find(|chip| chip.name().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| UnknownChip(name.to_owned()))
+    }
+}
+
+/// No chip has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownChip(String);
+
+impl Error for UnknownChip {}
+
+impl fmt::Display for UnknownChip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "No chip '{}': there are ", self.0)?;
+        for (place, chip) in Chip::ALL.iter().enumerate() {
+            write!(f, "{}{chip}", if place == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
 impl Deref for Chip {
     type Target = ChipRow;
 
@@ -98,6 +126,9 @@ mod tests {
             assert!(Chip::ALL[..place].iter().all(|other| other < chip && other.boot_0 != chip.boot_0));
         }
         assert_eq!(Chip::by_name("gf100"), None);
+        assert_eq!("gh100".parse(), Ok(Chip::GH100));
+        let message = "GK104".parse::<Chip>().unwrap_err().to_string();
+        assert!(message.starts_with("No chip 'GK104': there are GF100, "), "{message}");
     }
 
     #[test]

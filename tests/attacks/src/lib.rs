@@ -17,8 +17,8 @@ pub const VICTIM_MARK: [u32; 2] = [0x7669_6374, 0x9e15_a11e];
 pub enum Target {
     /// GF100: registers, instance blocks, runlists, two-level page tables.
     Fermi,
-    /// GH100: the virtual GSP, its queues and objects, six-level page tables.
-    Hopper,
+    /// Chips with a GSP: the virtual GSP, its queues and objects, page tables of five or six levels.
+    Gsp,
 }
 
 /// What came of an attack, as the attacker saw it.
@@ -148,7 +148,7 @@ impl Attack {
 pub fn on(target: Target) -> &'static [Attack] {
     match target {
         Target::Fermi => fermi::ATTACKS,
-        Target::Hopper => hopper::ATTACKS,
+        Target::Gsp => hopper::ATTACKS,
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_fit_a_command_line() {
-        for target in [Target::Fermi, Target::Hopper] {
+        for target in [Target::Fermi, Target::Gsp] {
             let mut names: Vec<_> = on(target).iter().map(|attack| attack.name).collect();
             let count = names.len();
             names.sort_unstable();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_row_that_a_guest_can_do_is_attacked_on_both_chips() {
-        for (target, row) in [Target::Fermi, Target::Hopper]
+        for (target, row) in [Target::Fermi, Target::Gsp]
             .into_iter()
             .flat_map(|target| (1..=30).chain(37..=40).map(move |row| (target, row)))
         {
@@ -183,14 +183,14 @@ mod tests {
 
     #[test]
     fn attacks_of_the_stock_driver_come_last_because_it_stays_loaded() {
-        for target in [Target::Fermi, Target::Hopper] {
+        for target in [Target::Fermi, Target::Gsp] {
             assert!(on(target).is_sorted_by_key(|attack| attack.by_driver));
         }
     }
 
     #[test]
     fn every_attack_expects_something_and_letters_read_back() {
-        for attack in on(Target::Fermi).iter().chain(on(Target::Hopper)) {
+        for attack in on(Target::Fermi).iter().chain(on(Target::Gsp)) {
             assert!(!attack.expected.is_empty(), "{}", attack.name);
             for letter in letters(attack.expected).split('/') {
                 assert!(attack.expected.contains(&Outcome::of(letter).unwrap()));

@@ -24,6 +24,8 @@ pub struct Chip {
     classes: Option<Classes>,
     /// Whether there are compute kernels for it.
     has_kernels: bool,
+    /// Whether Mesa lists it without being told to take what does not conform.
+    pub is_listed_by_mesa: bool,
 }
 
 /// The classes of a chip with a GSP: numbers from NVIDIA's headers (cl*.h).
@@ -55,13 +57,21 @@ const OLD_WINDOW: usize = 0x1700;
 const NEW_WINDOW: usize = 0x10_fd40;
 
 static CHIPS: [Chip; 6] = [
-    Chip { name: "Fermi", chipsets: 0xc0..0xe0, window: OLD_WINDOW, classes: None, has_kernels: false },
+    Chip {
+        name: "Fermi",
+        chipsets: 0xc0..0xe0,
+        window: OLD_WINDOW,
+        classes: None,
+        has_kernels: false,
+        is_listed_by_mesa: false,
+    },
     Chip {
         name: "Turing",
         chipsets: 0x160..0x170,
         window: OLD_WINDOW,
         classes: Some(Classes { copy: 0xc5b5, compute: 0xc5c0, upload: KEPLER_UPLOAD, launch: Launch::Pcas }),
         has_kernels: false,
+        is_listed_by_mesa: true,
     },
     // GA100 has classes of its own.
     Chip {
@@ -75,6 +85,7 @@ static CHIPS: [Chip; 6] = [
             launch: Launch::Pcas2,
         }),
         has_kernels: false,
+        is_listed_by_mesa: true,
     },
     Chip {
         name: "Hopper",
@@ -87,6 +98,7 @@ static CHIPS: [Chip; 6] = [
             launch: Launch::Pcas2,
         }),
         has_kernels: true,
+        is_listed_by_mesa: false,
     },
     Chip {
         name: "Ada",
@@ -99,6 +111,7 @@ static CHIPS: [Chip; 6] = [
             launch: Launch::Pcas2,
         }),
         has_kernels: false,
+        is_listed_by_mesa: true,
     },
     // GB10x have classes of their own.
     Chip {
@@ -107,6 +120,7 @@ static CHIPS: [Chip; 6] = [
         window: NEW_WINDOW,
         classes: Some(Classes { copy: 0xcab5, compute: 0xcec0, upload: 0xcd40, launch: Launch::Pcas2 }),
         has_kernels: false,
+        is_listed_by_mesa: true,
     },
 ];
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use gpuvmk_lab::cache::source_tree;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, USUAL};
 use gpuvmk_lab::machine::Accelerator;
 
 use super::judge::Verdict;
@@ -47,7 +47,7 @@ pub fn write(reports: &[Report]) -> Result<()> {
     let path = page(&source_tree());
     let old = fs::read_to_string(&path).unwrap_or_default();
     let mut text = format!("{HEAD}{}", EXPLANATION.trim_start());
-    for chip in Chip::ALL {
+    for chip in USUAL {
         match reports.iter().find(|report| report.chip == chip) {
             Some(report) => text.push_str(&section(report)?),
             None => text.push_str(old_section(&old, chip)),
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn section_of_a_chip_ends_where_the_next_begins() {
         let text = "# Attacks\n\n## GF100\n\none\n\n## GH100\n\ntwo\n";
-        assert_eq!(old_section(text, Chip::Gf100), "\n## GF100\n\none\n");
-        assert_eq!(old_section(text, Chip::Gh100), "\n## GH100\n\ntwo\n");
-        assert_eq!(old_section("# Attacks\n", Chip::Gh100), "");
+        assert_eq!(old_section(text, Chip::GF100), "\n## GF100\n\none\n");
+        assert_eq!(old_section(text, Chip::GH100), "\n## GH100\n\ntwo\n");
+        assert_eq!(old_section("# Attacks\n", Chip::GH100), "");
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
             let lines = old_section(&text, chip).lines().filter(|line| line.starts_with("| "));
             lines.filter_map(|line| Some(line.split('`').nth(1)?.to_owned())).collect()
         };
-        for (chip, target) in [(Chip::Gf100, Target::Fermi), (Chip::Gh100, Target::Hopper)] {
+        for (chip, target) in [(Chip::GF100, Target::Fermi), (Chip::GH100, Target::Gsp)] {
             let listed: Vec<_> = on(target).iter().map(|attack| attack.name).collect();
             assert_eq!(written(chip), listed, "run `cargo xtask attack --write-docs`");
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use gpuvmk_attacks::{Attack, Host};
 use gpuvmk_control_client::TenantStatus;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors;

@@ -24,9 +24,9 @@ const MOST_READS: f64 = 7.0;
 const SILENCE_NS: u64 = 1_000_000_000;
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
-    let (workshop, kernel) = workshop(arguments, Chip::Gh100)?;
+    let (workshop, kernel) = workshop(arguments, Chip::GH100)?;
     let found = Found::on(&workshop, kernel, arguments.rounds)?;
-    let guest = Guest::new("vm1", Chip::Gh100, kernel, &["probe", "fence", "exec", "fill", "bench"]);
+    let guest = Guest::new("vm1", Chip::GH100, kernel, &["probe", "fence", "exec", "fill", "bench"]);
     let figures = boot(&workshop, &guest)?;
     found.print();
     for (name, value) in &figures {
@@ -62,7 +62,7 @@ impl Found {
         for round in 0..rounds {
             probes.push(probe(workshop, kernel, round).with_context(|| format!("round {round}"))?);
         }
-        let guest = Guest::new("vm1", Chip::Gh100, kernel, &[]);
+        let guest = Guest::new("vm1", Chip::GH100, kernel, &[]);
         Ok(Self {
             times: probes.iter().map(|probe| probe.milliseconds).collect(),
             counts: probes.last().map(|probe| probe.counts).unwrap_or_default(),
@@ -167,7 +167,7 @@ const TLB_FLUSH: u64 = 0xb8_30b0;
 
 /// Boots a guest that does nothing, and reads the trace of its GPU.
 fn probe(workshop: &Workshop, kernel: KernelSeries, round: u32) -> Result<Probe> {
-    let guest = Guest { trace: true, ..Guest::new("vm1", Chip::Gh100, kernel, &["sleep:secs=3"]) };
+    let guest = Guest { trace: true, ..Guest::new("vm1", Chip::GH100, kernel, &["sleep:secs=3"]) };
     let label = format!("gh100-probe-{round}");
     let mut rig = workshop.rig(&label, Topology::Mediated, std::slice::from_ref(&guest))?;
     let trace = rig.trace(0).context("The set-up records nothing")?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, USUAL};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const TIMES: [&str; 2] = ["probe_ms", POWER_OFF];
 type Medians = Vec<(&'static str, f64)>;
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
-    let chips = arguments.chip.map_or_else(|| Chip::ALL.to_vec(), |chip| vec![chip]);
+    let chips = arguments.chip.map_or_else(|| USUAL.to_vec(), |chip| vec![chip]);
     let kinds = BTreeSet::from([(KERNEL, Firmware::for_kernel(KERNEL))]);
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let (mut result, mut problems) = (serde_json::Map::new(), Vec::new());
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
             let ratio = before / after.max(1.0);
             println!("{name:14} {before:12.0} {after:12.0} {ratio:8.2}");
             ratios.insert((*name).to_owned(), json!(round3(ratio)));
-            if chip == Chip::Gf100 && ["reads", "writes"].contains(name) && ratio < LEAST {
+            if chip == Chip::GF100 && ["reads", "writes"].contains(name) && ratio < LEAST {
                 problems.push(format!("{chip}: {ratio:.1} times fewer {name}, at least {LEAST} is wanted"));
             }
         }

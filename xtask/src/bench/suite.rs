@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context, Error, Result};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::kernel::KernelSeries;
@@ -73,12 +73,9 @@ struct Run {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
-    let chips = arguments.chip.map_or_else(|| Chip::ALL.to_vec(), |chip| vec![chip]);
-    let kernel_of = |chip: Chip| match (chip, arguments.kernel) {
-        (Chip::Gf100, Some(kernel)) => kernel,
-        (Chip::Gh100, Some(kernel)) if kernel.drives_gsp_chips() => kernel,
-        _ => chip.usual_kernel(),
-    };
+    let chips = arguments.chip.map_or_else(|| USUAL.to_vec(), |chip| vec![chip]);
+    let kernel_of =
+        |chip: Chip| arguments.kernel.filter(|kernel| chip.driven_by(*kernel)).unwrap_or(chip.usual_kernel());
     // Many VMs have the chip's usual kernel.
     let kernels: BTreeSet<KernelSeries> =
         chips.iter().flat_map(|chip| [kernel_of(*chip), chip.usual_kernel(), POWER_OFF_KERNEL]).collect();
@@ -130,7 +127,7 @@ impl Found {
             }
         }
         let mut driver = None;
-        if chip == Chip::Gh100 {
+        if chip == Chip::GH100 {
             match gh100::Found::on(workshop, kernel, arguments.rounds) {
                 Ok(found) => driver = Some(found),
                 Err(error) => fail(&mut failed, "its driver", &error)?,

@@ -37,7 +37,7 @@ struct Recording {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
-    let (workshop, kernel) = workshop(arguments, Chip::Gf100)?;
+    let (workshop, kernel) = workshop(arguments, Chip::GF100)?;
     let (mut plain, mut recorded, mut last) = (Vec::new(), Vec::new(), None);
     for round in 0..arguments.rounds {
         plain.push(probe(&workshop, kernel, round, false)?.0);
@@ -120,7 +120,7 @@ fn probe(
     round: u32,
     trace: bool,
 ) -> Result<(f64, Option<PathBuf>)> {
-    let guest = Guest { trace, ..Guest::new("vm1", Chip::Gf100, kernel, &["probe"]) };
+    let guest = Guest { trace, ..Guest::new("vm1", Chip::GF100, kernel, &["probe"]) };
     let label = format!("trace-{trace}-{round}");
     let mut rig = workshop.rig(&label, Topology::Mediated, std::slice::from_ref(&guest))?;
     let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;

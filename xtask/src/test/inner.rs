@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::Cache;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::debian_disk;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::guest_build;
@@ -178,7 +178,7 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let inner = GuestKernel::obtain_for(&cache, kernel, role)?;
     let firmware = Firmware::for_kernel(kernel);
     let label = format!("{}{label}", firmware.label());
-    let image = initramfs::obtain(&cache, &inner, &init, &firmware.files(&cache, gpuvmk)?, &label)?;
+    let image = initramfs::obtain(&cache, &inner, &init, &firmware.files(&cache, gpuvmk, kernel)?, &label)?;
     let outer = outer_kernel(&cache, task.own_kernel, if task.card { Role::CardHost } else { Role::Host })?;
     let mut files = inner_files(task, gpuvmk, &inner.image, &image)?;
     if task.has_disk() {

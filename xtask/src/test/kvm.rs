@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::kernel::KernelSeries;
 use serde_json::json;
 
@@ -33,10 +33,10 @@ fn tasks() -> [Task; 5] {
         Task::new(&format!("{chip}{name}").to_lowercase(), chip, &[&[DEBIAN], programs].concat())
     };
     let full = |chip: Chip| of("", chip, everything(chip, chip.usual_kernel()));
-    let resets = Task { cpus: 2, reboots: 1, ..of("-reset", Chip::Gf100, &["probe", "copy"]) };
-    let compared = Task { compare: Some(PROBE), ..of("-trace", Chip::Gf100, PROBE) };
-    let two = Task { vms: 2, ..Task::new("gf100-two", Chip::Gf100, &["probe", "copy"]) };
-    [full(Chip::Gf100), full(Chip::Gh100), resets, compared, two]
+    let resets = Task { cpus: 2, reboots: 1, ..of("-reset", Chip::GF100, &["probe", "copy"]) };
+    let compared = Task { compare: Some(PROBE), ..of("-trace", Chip::GF100, PROBE) };
+    let two = Task { vms: 2, ..Task::new("gf100-two", Chip::GF100, &["probe", "copy"]) };
+    [full(Chip::GF100), full(Chip::GH100), resets, compared, two]
 }
 
 /// What guests do whose traces are compared.

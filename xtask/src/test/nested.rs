@@ -33,7 +33,7 @@ const LIMIT_S: u64 = 180;
 /// A micro guest and then a stock guest on the card, two at once, and one that has it to itself: with its
 /// BARs mapped, with all of its accesses to registers recorded, and below QEMU, by its own VFIO and by ours.
 fn tasks() -> [Task; 6] {
-    let one = Task { card: true, micro: true, ..Task::new("one-guest", Chip::Gf100, &["probe", "copy"]) };
+    let one = Task { card: true, micro: true, ..Task::new("one-guest", Chip::GF100, &["probe", "copy"]) };
     let whole = Task { name: "whole-card".to_owned(), whole: true, micro: false, ..one.clone() };
     let traced = Task { name: "whole-card-traced".to_owned(), traced: true, micro: true, ..whole.clone() };
     let qemu = Task { name: "qemu-vfio-pci".to_owned(), front: "vfio-pci", ..whole.clone() };
@@ -88,7 +88,7 @@ const LOOK_BY_CDEV: Scene = Scene { name: CDEV, program: "card:interface=cdev", 
 
 /// One stock guest where the outer kernel has iommufd: not in a usual run, as that kernel has to be built.
 fn with_iommufd() -> Task {
-    Task { card: true, own_kernel: true, ..Task::new(CDEV_GUEST, Chip::Gf100, &["probe", "copy"]) }
+    Task { card: true, own_kernel: true, ..Task::new(CDEV_GUEST, Chip::GF100, &["probe", "copy"]) }
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {

@@ -110,8 +110,7 @@ struct Arsenal {
 }
 
 const FERMI_ARSENAL: Arsenal = Arsenal { target: Target::Fermi, means: fermi::means, works: fermi::works };
-const HOPPER_ARSENAL: Arsenal =
-    Arsenal { target: Target::Hopper, means: hopper::means, works: hopper::works };
+const HOPPER_ARSENAL: Arsenal = Arsenal { target: Target::Gsp, means: hopper::means, works: hopper::works };
 
 /// The program.
 pub fn run(options: &Options) -> Result<Figures> {

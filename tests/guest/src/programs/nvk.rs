@@ -11,6 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::{Figures, Options};
+use crate::chip::Chip;
+use crate::drm::Device;
 
 const LOADER: &str = "/nvk/lib/ld-linux-x86-64.so.2";
 const LIBRARIES: &str = "/nvk/lib";
@@ -31,14 +33,17 @@ fn become_program(options: &Options, name: &str, checks: &str) -> Result<Figures
     for path in [LOADER, manifest.as_str()] {
         ensure!(Path::new(path).exists(), "{path} is not in this guest's initramfs");
     }
-    let error = Command::new(LOADER)
+    let gpu = options.gpu()?;
+    let mut program = Command::new(LOADER);
+    if !Chip::of(&Device::open(gpu)?)?.is_listed_by_mesa {
+        program.env("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1");
+    }
+    let error = program
         .args(["--library-path", LIBRARIES, PROGRAM])
-        .args([format!("name={name}"), format!("gpu={}", options.gpu()?)])
+        .args([format!("name={name}"), format!("gpu={gpu}")])
         .arg(format!("driver={driver}"))
         .arg(format!("checks={checks}"))
         .env("VK_DRIVER_FILES", manifest)
-        // NVK does not claim to conform on Hopper, and hides such devices.
-        .env("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1")
         .env("MESA_SHADER_CACHE_DISABLE", "true")
         .env("HOME", "/tmp")
         .exec();

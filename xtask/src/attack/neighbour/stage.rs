@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half, slow};
 use gpuvmk_lab::rig::{RECOMMENDED, Rig, RigSpec, Topology};
@@ -45,7 +45,7 @@ pub struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Starts all; the neighbour is at work when this returns.
     pub fn start(workshop: &'a Workshop, program: PathBuf) -> Result<Self> {
-        let idle = Guest { vram_mib: 64, ..Guest::new("idle", Chip::Gf100, Chip::Gf100.usual_kernel(), &[]) };
+        let idle = Guest { vram_mib: 64, ..Guest::new("idle", Chip::GF100, Chip::GF100.usual_kernel(), &[]) };
         workshop.forget_logs(CASE)?;
         let spec = workshop.rig_spec(CASE, Topology::Mediated, &[idle]);
         let mut rig = Rig::start(RigSpec {
@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
             .arg("--device")
             .arg(rig.socket(0))
             .arg("--aggregator")
-            .arg(rig.shared_socket(Chip::Gf100))
+            .arg(rig.shared_socket(Chip::GF100))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
 
     /// The aggregator's socket.
     pub fn aggregator_socket(&self) -> PathBuf {
-        self.rig.shared_socket(Chip::Gf100)
+        self.rig.shared_socket(Chip::GF100)
     }
 
     /// Gives a process of the attackers' its processors.

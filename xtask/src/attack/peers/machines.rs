@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_lab::chip::GuestChip as _;
 use gpuvmk_lab::machine::Machine;
 use gpuvmk_lab::process::Priority;
 use gpuvmk_lab::report::Report;

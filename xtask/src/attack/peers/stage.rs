@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_control_client::Status;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::machine::{self, Machine, Said};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half};
@@ -109,7 +109,7 @@ pub struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Starts the GPU, both device backends and the victim, which is at work when this returns.
     pub fn start(workshop: &'a Workshop, program: PathBuf) -> Result<Self> {
-        let chip = Chip::Gf100;
+        let chip = Chip::GF100;
         let kernel = chip.usual_kernel();
         let victim = Guest { kernel_words: VICTIMS_WORDS, ..Guest::new(VICTIM, chip, kernel, &["victim"]) };
         let peer = Guest { vram_mib: 64, ..Guest::new(PEER, chip, kernel, &[]) };

@@ -1,7 +1,7 @@
 //! The guests of `bench sched`: stock ones in number, on one software GPU.
 
 use anyhow::Result;
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::machine::Said;
 use gpuvmk_lab::report::{ProgramResult, Report};

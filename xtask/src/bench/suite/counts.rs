@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::Chip;
 use serde_json::{Value, json};
 
@@ -98,9 +99,9 @@ impl fmt::Display for Counts {
 
 /// The register whose writes flush TLBs.
 fn flush_register(chip: Chip) -> u64 {
-    match chip {
-        Chip::Gf100 => 0x10_0cbc,
-        Chip::Gh100 => 0xb8_30b0,
+    match chip.face {
+        Face::Registers => 0x10_0cbc,
+        Face::Gsp => 0xb8_30b0,
     }
 }
 
@@ -242,7 +243,7 @@ mod tests {
 
     impl Guest {
         fn new() -> Self {
-            Self { reader: Reader::new(flush_register(Chip::Gf100)), now: 0 }
+            Self { reader: Reader::new(flush_register(Chip::GF100)), now: 0 }
         }
 
         fn access(&mut self, place: Place, write: bool, offset: u64) {

@@ -208,7 +208,7 @@ mod tests {
             last_ready_s: 9.0,
         };
         let found = Found {
-            chip: Chip::Gf100,
+            chip: Chip::GF100,
             kernel: KernelSeries::V6_12,
             table: Table::new(&samples(1.0), &samples(1.1), &counts, &counts, &paired),
             totals: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use gpuvmk_lab::chip::GuestChip as _;
 use gpuvmk_lab::rig::Topology;
 
 use super::boots::Guests;

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use gpuvmk_lab::chip::Chip;
+use gpuvmk_chip::Face;
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::crowd::figures::jain;
 use gpuvmk_lab::crowd::{Crowd, is_ready};
 use gpuvmk_lab::interrupt;
@@ -143,9 +144,9 @@ fn possible(chip: Chip, wanted: &[usize]) -> (Vec<usize>, Vec<String>) {
 }
 
 fn channels(chip: Chip) -> usize {
-    match chip {
-        Chip::Gf100 => FERMI_CHANNELS,
-        Chip::Gh100 => HOPPER_CHANNELS,
+    match chip.face {
+        Face::Registers => FERMI_CHANNELS,
+        Face::Gsp => HOPPER_CHANNELS,
     }
 }
 
@@ -335,10 +336,10 @@ mod tests {
 
     #[test]
     fn numbers_that_a_chip_has_no_channels_for_are_left_out_and_named() {
-        let (can, left_out) = possible(Chip::Gf100, &[64, 1, 0, 32, 1]);
+        let (can, left_out) = possible(Chip::GF100, &[64, 1, 0, 32, 1]);
         assert_eq!(can, [1, 32]);
         assert!(left_out.len() == 1 && left_out[0].starts_with("64 VMs: a GF100 has 126"), "{left_out:?}");
-        assert_eq!(possible(Chip::Gh100, &[64]).0, [64]);
+        assert_eq!(possible(Chip::GH100, &[64]).0, [64]);
     }
 
     #[test]

@@ -1,0 +1,82 @@
+//! What guests of the cases run.
+
+use gpuvmk_chip::Face;
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::kernel::KernelSeries;
+
+/// Every program that a guest with a GF100 of its own must pass.
+pub const EVERYTHING_FERMI: &[&str] = &[
+    "probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "badexec", "evict", "reload",
+];
+/// The same before Linux 6.6, whose nouveau has no VM_BIND.
+pub const EVERYTHING_FERMI_OLD: &[&str] =
+    &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
+/// The same with a chip that has a GSP. What provokes faults comes before what shows that the GPU still
+/// works.
+pub const EVERYTHING_GSP: &[&str] = &[
+    "probe",
+    "copy",
+    "exec",
+    "fence",
+    "channels",
+    "fill",
+    "i2m",
+    "nocompute",
+    "bar1",
+    "badaddr",
+    "badcopy",
+    "badexec",
+    "evict",
+    "reload",
+    "suspend",
+];
+/// Enough to know that the GPU works.
+pub const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
+/// What keeps a guest busy.
+pub const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
+/// What makes a recording of everything that one can have.
+pub const RECORDED: &[&str] = &["probe", "copy:largest=65537", "channels"];
+pub const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
+/// Each kind of hang once, and proof that the GPU works afterwards.
+pub const HANGS: &[&str] =
+    &["probe", "hang:kind=copy", "hang:kind=acquire", "hang:kind=chain", "copy:largest=65537"];
+/// How many of those there are.
+pub const HANGS_IN_ALL: u64 = 3;
+/// Waits for ever, until an operator has its channel taken off, and works on.
+pub const WAITS: &[&str] = &["probe", "hang:kind=operator", "copy:largest=65537"];
+/// Sleeps, and finds everything as it was.
+pub const SLEEPS: &[&str] =
+    &["probe", "copy:largest=65537", "suspend:sleep=deep:times=2", "copy:largest=65537", "fence"];
+/// How often that is.
+pub const NIGHTS: u32 = 2;
+pub const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
+/// Many processes' threads sleep for the ends of their work.
+pub const SLEEPERS: &[&str] = &["probe", "sleepers:count=10000"];
+/// The same where the driver forgets sleepers by itself.
+pub const FORGIVING_SLEEPERS: &[&str] = &["probe", "sleepers:count=10000:forgive=1"];
+/// Fills VRAM, and works until it is killed.
+pub const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
+/// Finds nothing of whoever was there before, and leaves as much as it can.
+pub const SCAN_AND_FILL: &[&str] =
+    &["probe", "residue:step=scan", "copy:largest=65537", "fence", "residue:step=fill"];
+/// Finds nothing of whoever was there before, and works.
+pub const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
+pub const AT_WORK: &[&str] = &["probe", "load:secs=90"];
+/// Vulkan on the software GPU, which moves data and refuses to run shaders. What the edited driver makes of
+/// them is right all the same.
+pub const VULKAN: &[&str] = &[
+    "probe",
+    "nvk:checks=transfer",
+    "nonvk",
+    "nonvk:driver=edited:checks=code,refused,transfer",
+    "copy:largest=65537",
+];
+
+/// Every program that `chip` can run below this kernel.
+pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
+    match (chip.face, kernel) {
+        (Face::Registers, KernelSeries::V6_1) => EVERYTHING_FERMI_OLD,
+        (Face::Registers, _) => EVERYTHING_FERMI,
+        (Face::Gsp, _) => EVERYTHING_GSP,
+    }
+}
