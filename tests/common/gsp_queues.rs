@@ -4,13 +4,13 @@
 #![allow(dead_code, reason = "each user needs a part of it")]
 
 use gpuvmk_gsp::abi::common::boot::{
-    LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM, LibosMemoryRegionInitArgument, RMARGS,
+    LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM, LibosMemoryRegionInitArgument,
+    MESSAGE_QUEUE_INIT_ARGUMENTS, RMARGS,
 };
 use gpuvmk_gsp::abi::common::queue::{
     GSP_MSG_QUEUE_ELEMENT, MSGQ_FLAGS_SWAP_RX, NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum,
     msgqTxHeader, rpc_message_header_v03_00,
 };
-use gpuvmk_gsp::abi::r570_144::boot::GSP_ARGUMENTS_CACHED;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Bytes of system memory that everything lies in.
@@ -56,13 +56,14 @@ impl Queues {
         region.kind = LIBOS_MEMORY_REGION_CONTIGUOUS;
         region.loc = LIBOS_MEMORY_REGION_LOC_SYSMEM;
         ram.put(LIBOS, region.as_bytes());
-        let mut arguments = GSP_ARGUMENTS_CACHED::new_zeroed();
-        let queues = &mut arguments.messageQueueInitArguments;
-        queues.sharedMemPhysAddr = base + SHARED;
-        queues.pageTableEntryCount = 129;
-        queues.cmdQueueOffset = COMMANDS - SHARED;
-        queues.statQueueOffset = MESSAGES - SHARED;
-        ram.put(RM_ARGUMENTS, arguments.as_bytes());
+        let queues = MESSAGE_QUEUE_INIT_ARGUMENTS {
+            sharedMemPhysAddr: base + SHARED,
+            pageTableEntryCount: 129,
+            pad: 0,
+            cmdQueueOffset: COMMANDS - SHARED,
+            statQueueOffset: MESSAGES - SHARED,
+        };
+        ram.put(RM_ARGUMENTS, queues.as_bytes());
         for page in 0..PAGES {
             ram.put(SHARED + 8 * page, &(base + SHARED + 0x1000 * page).to_le_bytes());
         }

@@ -8,15 +8,17 @@ use gpuvmk::chip::Chip;
 use gpuvmk::gsp::abi::common::classes::{
     FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV01_DEVICE_0, NV01_ROOT, NV20_SUBDEVICE_0,
 };
+use gpuvmk::gsp::abi::common::control::*;
+use gpuvmk::gsp::abi::common::object::{
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+    NV0080_ALLOC_PARAMETERS_SIZE,
+};
 use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
     NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
 use gpuvmk::gsp::abi::r570_144::control::*;
-use gpuvmk::gsp::abi::r570_144::object::{
-    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
-};
+use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 use gpuvmk::gsp::abi::status::Status;
 use gpuvmk::gsp::{Gsp, GspConfig, ObjectLimits};
 use gpuvmk::pci::mapping::Mapping;
@@ -40,7 +42,7 @@ const SIZES: [usize; 16] = [
     1,
     2,
     4,
-    NV2080_CTRL_GPU_GET_CONSTRUCTED_FALCON_INFO_PARAMS_SIZE,
+    CONSTRUCTED_FALCON_INFO_PARAMS_SIZE,
     size_of::<NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS>(),
     size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>(),
     size_of::<NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS>(),
@@ -49,7 +51,7 @@ const SIZES: [usize; 16] = [
     size_of::<NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS>(),
     size_of::<NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS>(),
     size_of::<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>(),
-    size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS>(),
+    size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS<CONTEXT_BUFFER_IDS>>(),
     size_of::<NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS>(),
     size_of::<NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS>(),
     size_of::<NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS>(),
@@ -110,16 +112,16 @@ impl Caller {
         let set = caller.control(DEVICE, NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, directory.as_bytes());
         assert_eq!(set.status, 0);
         let mut channel = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-        channel.gpFifoOffset = VRAM_VA + (8 << 20);
-        channel.gpFifoEntries = 64;
+        channel.common.gpFifoOffset = VRAM_VA + (8 << 20);
+        channel.common.gpFifoEntries = 64;
         // A number of the driver's own choice: 0.
-        channel.flags = 1 << 21;
-        channel.hVASpace = SPACE;
+        channel.common.flags = 1 << 21;
+        channel.common.hVASpace = SPACE;
         // Copy engine 1.
-        channel.engineType = 10;
-        channel.userdMem.base = 9 << 20;
-        channel.userdMem.size = 0x200;
-        channel.userdMem.addressSpace = ADDR_FBMEM;
+        channel.common.engineType = 10;
+        channel.common.userdMem.base = 9 << 20;
+        channel.common.userdMem.size = 0x200;
+        channel.common.userdMem.addressSpace = ADDR_FBMEM;
         caller.alloc(DEVICE, CHANNEL, HOPPER_CHANNEL_GPFIFO_A, channel.as_bytes());
         caller
     }

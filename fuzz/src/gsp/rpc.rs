@@ -5,6 +5,19 @@ use gpuvmk::gsp::abi::common::classes::{
     KEPLER_INLINE_TO_MEMORY_B, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX,
     NV01_MEMORY_LIST_FBMEM, NV01_MEMORY_LIST_SYSTEM, NV01_ROOT, NV20_SUBDEVICE_0,
 };
+use gpuvmk::gsp::abi::common::control::{
+    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
+    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES,
+    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
+    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE, NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO,
+    NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO, NV2080_CTRL_CMD_GPU_PROMOTE_CTX,
+    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
+    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO, NVA06F_CTRL_CMD_BIND,
+    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
+};
+use gpuvmk::gsp::abi::common::object::{
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+};
 use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, NV_VGPU_MSG_FUNCTION_FREE,
     NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
@@ -14,21 +27,10 @@ use gpuvmk::gsp::abi::common::rpc::{
     rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
 use gpuvmk::gsp::abi::r570_144::control::{
-    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
-    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES,
-    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
-    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE, NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO,
-    NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO, NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO,
-    NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_CMD_GR_GET_ZCULL_INFO, NV2080_CTRL_CMD_INTERNAL_FBSR_INIT,
-    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
-    NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS,
-    NVA06F_CTRL_CMD_BIND, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
+    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO, NV2080_CTRL_CMD_GR_GET_ZCULL_INFO,
+    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS,
 };
-use gpuvmk::gsp::abi::r570_144::object::{
-    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    NV_VASPACE_ALLOCATION_PARAMETERS,
-};
+use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::gsp_queues::{Queues, sign};
@@ -183,14 +185,14 @@ pub(crate) fn channels() -> Vec<MakeRecord> {
 /// A channel's parameters, all right.
 fn channel_of(chid: u8, engine: u8) -> Vec<u8> {
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-    parameters.gpFifoOffset = 0x1_1000;
-    parameters.gpFifoEntries = 1024;
-    parameters.flags = u32::from(chid % 8) << 8 | 1 << 21;
-    parameters.hVASpace = SPACE;
-    parameters.engineType = engine.into();
-    parameters.userdMem.base = 0x10_0000 + 0x200 * u64::from(chid);
-    parameters.userdMem.size = 0x200;
-    parameters.userdMem.addressSpace = ADDR_FBMEM;
+    parameters.common.gpFifoOffset = 0x1_1000;
+    parameters.common.gpFifoEntries = 1024;
+    parameters.common.flags = u32::from(chid % 8) << 8 | 1 << 21;
+    parameters.common.hVASpace = SPACE;
+    parameters.common.engineType = engine.into();
+    parameters.common.userdMem.base = 0x10_0000 + 0x200 * u64::from(chid);
+    parameters.common.userdMem.size = 0x200;
+    parameters.common.userdMem.addressSpace = ADDR_FBMEM;
     parameters.as_bytes().to_vec()
 }
 
@@ -327,16 +329,18 @@ fn engine_object(input: &mut Input<'_>) -> Vec<u8> {
 
 fn channel(input: &mut Input<'_>) -> Vec<u8> {
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-    parameters.gpFifoOffset = input.near(&[0x1_1000, 1 << 39, 1 << 57]);
-    parameters.gpFifoEntries = if input.below(8) == 7 { input.u32() } else { 1024 };
+    parameters.common.gpFifoOffset = input.near(&[0x1_1000, 1 << 39, 1 << 57]);
+    parameters.common.gpFifoEntries = if input.below(8) == 7 { input.u32() } else { 1024 };
     let chid = u32::from(input.below(10));
-    parameters.flags =
+    parameters.common.flags =
         if input.below(8) == 7 { input.u32() } else { ((chid % 8) << 8) | ((chid / 8) << 12) | (1 << 21) };
-    parameters.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
-    parameters.engineType = if input.below(8) == 7 { input.u32() } else { input.pick(&[1, 9, 10, 11]) };
-    parameters.userdMem.base = input.near(&[0x10_0000, super::VRAM, 0]);
-    parameters.userdMem.size = 0x200;
-    parameters.userdMem.addressSpace = if input.below(8) == 7 { input.u8().into() } else { ADDR_FBMEM };
+    parameters.common.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
+    parameters.common.engineType =
+        if input.below(8) == 7 { input.u32() } else { input.pick(&[1, 9, 10, 11]) };
+    parameters.common.userdMem.base = input.near(&[0x10_0000, super::VRAM, 0]);
+    parameters.common.userdMem.size = 0x200;
+    parameters.common.userdMem.addressSpace =
+        if input.below(8) == 7 { input.u8().into() } else { ADDR_FBMEM };
     parameters.as_bytes().to_vec()
 }
 

@@ -10,6 +10,7 @@
 
 pub mod common;
 pub mod names;
+pub mod r535_113;
 pub mod r570_144;
 pub mod status;
 pub mod table;
@@ -22,7 +23,7 @@ pub use version::Abi;
 const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Every version that is spoken, the one first that is taken until a driver says which it speaks.
-pub static VERSIONS: &[&Abi] = &[&r570_144::ABI];
+pub static VERSIONS: &[&Abi] = &[&r570_144::ABI, &r535_113::ABI];
 
 /// The version that is taken until a driver says which it speaks.
 pub fn usual() -> &'static Abi {

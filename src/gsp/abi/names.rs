@@ -1,17 +1,29 @@
 //! Names of RPC functions and of controls, for logs and traces: numbers say nothing to a reader.
 //!
-//! `functions.txt` has the functions of r570 in order of their numbers; `controls.txt` those controls of r570
-//! that drivers send about engines, memory, channels and interrupts, by number.
+//! `functions.txt` has the functions of r570 in order of their numbers, which are the same in all versions;
+//! `controls.txt` those controls of r570 that drivers send about engines, memory, channels and interrupts, by
+//! number. A version that has other controls by some of these numbers lists them ([`Abi::renamed`]).
+
+use super::Abi;
 
 /// Name of an RPC function.
 pub fn function(number: u32) -> Option<&'static str> {
     include_str!("functions.txt").lines().nth(usize::try_from(number).ok()?)
 }
 
-/// Name of a control.
-pub fn control(number: u32) -> Option<&'static str> {
-    include_str!("controls.txt").lines().find_map(|line| {
-        let (digits, name) = line.split_once(' ')?;
+/// Name of a control in a version.
+pub fn control(abi: &Abi, number: u32) -> Option<&'static str> {
+    let known = abi.control(number).map(|control| control.name);
+    known.or_else(|| match find(abi.renamed, number) {
+        Some(name) => name,
+        None => find(include_str!("controls.txt"), number).flatten(),
+    })
+}
+
+/// What a list says of a number; `Some(None)`: the number, and no name.
+fn find(list: &'static str, number: u32) -> Option<Option<&'static str>> {
+    list.lines().find_map(|line| {
+        let (digits, name) = line.split_once(' ').map_or((line, None), |(digits, name)| (digits, Some(name)));
         (u32::from_str_radix(digits, 16) == Ok(number)).then_some(name)
     })
 }
@@ -19,8 +31,8 @@ pub fn control(number: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi;
     use crate::abi::common::rpc;
-    use crate::abi::r570_144::control as numbers;
 
     #[test]
     fn functions_in_use_have_the_names_of_the_list() {
@@ -42,41 +54,34 @@ mod tests {
     }
 
     #[test]
-    fn controls_are_found_by_number_and_unknown_ones_are_not() {
-        macro_rules! named {
-            ($($name:ident)*) => { $(assert_eq!(control(numbers::$name), Some(stringify!($name)));)* };
+    fn every_control_of_the_list_has_its_name_in_the_version_of_the_list() {
+        let abi = abi::usual();
+        for line in include_str!("controls.txt").lines() {
+            let (digits, name) = line.split_once(' ').unwrap();
+            assert_eq!(control(abi, u32::from_str_radix(digits, 16).unwrap()), Some(name));
         }
-        named! {
-            NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY
-            NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY
-            NV2080_CTRL_CMD_GPU_PROMOTE_CTX
-            NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO
-            NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO
-            NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO
-            NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION
-            NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO
-            NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE
-            NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO
-            NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG
-            NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE
-            NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE
-            NV2080_CTRL_CMD_INTERNAL_FBSR_INIT
-            NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING
-            NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE
-            NV2080_CTRL_CMD_GR_GET_ZCULL_INFO
-            NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE
-            NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES
-            NVA06F_CTRL_CMD_GPFIFO_SCHEDULE
-            NVA06F_CTRL_CMD_BIND
-            NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
-        }
-        assert_eq!(control(0xdead_beef), None);
+        assert_eq!(control(abi, 0xdead_beef), None);
+    }
+
+    #[test]
+    fn a_number_that_means_two_things_has_two_names() {
+        let named = |version: &str, number| control(abi::by_version(version).unwrap(), number);
+
+        assert_eq!(
+            named("570.144", 0x2080_0ac3),
+            Some("NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING")
+        );
+        assert_eq!(named("535.113.01", 0x2080_0ac3), Some("NV2080_CTRL_CMD_INTERNAL_FBSR_SEND_REGION_INFO"));
+        assert_eq!(named("570.144", 0x2080_01b0), Some("NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO"));
+        assert_eq!(named("535.113.01", 0x2080_01b0), None, "it has none by that number");
     }
 
     #[test]
     fn control_names_are_sorted_and_distinct() {
-        let numbers: Vec<_> = include_str!("controls.txt").lines().map(|line| &line[..8]).collect();
-
-        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+        let lists = abi::VERSIONS.iter().map(|abi| abi.renamed).chain([include_str!("controls.txt")]);
+        for list in lists {
+            let numbers: Vec<_> = list.lines().map(|line| &line[..8]).collect();
+            assert!(numbers.is_sorted_by(|one, next| one < next));
+        }
     }
 }

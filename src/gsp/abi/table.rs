@@ -6,7 +6,7 @@
 use super::status::Status;
 use super::values::{
     ChannelParameters, Devices, InterruptVectors, MemorySystem, PageDirectory, Parameters, PromoteContext,
-    SuspendMemory,
+    SuspendMemory, SuspendRegion,
 };
 use gpuvmk_chip::{Engine, PhysicalAddress};
 
@@ -236,6 +236,8 @@ pub enum ControlCall {
     CopyServerReservedPdes(Read<PhysicalAddress>),
     /// Says where what a suspension keeps goes.
     SuspendMemory(Read<SuspendMemory>),
+    /// Says what of VRAM a suspension keeps.
+    SuspendRegion(Read<SuspendRegion>),
     /// Switches raw compression.
     RawCompression(Read<bool>),
     /// Properties of the memory system.

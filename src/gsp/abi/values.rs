@@ -49,6 +49,10 @@ pub struct StaticInfo<'a> {
     pub vram: u64,
     /// Ranges of VRAM.
     pub regions: &'a [MemoryRegion],
+    /// Graphics processing clusters, a bit each; at most 32.
+    pub gpc_mask: u32,
+    /// Texture clusters of each of them, a bit each.
+    pub tpc_mask: u32,
     /// VRAM address of BAR1's top page table.
     pub bar1_root: u64,
     /// VRAM address of BAR2's top page table.
@@ -156,6 +160,21 @@ pub struct SuspendMemory {
     pub list: u32,
     /// Bus address of what names the memory for everything else; 0: there is none.
     pub description: u64,
+}
+
+/// A piece of VRAM that a suspension keeps (FBSR_SEND_REGION_INFO).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuspendRegion {
+    /// Client of the list of pages of VRAM.
+    pub client: u32,
+    /// Its handle.
+    pub list: u32,
+    /// Offset in those pages, in bytes.
+    pub from: u64,
+    /// Offset in the memory of [`SuspendMemory`], in bytes.
+    pub to: u64,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// Something that raises interrupts.

@@ -13,24 +13,28 @@ pub struct Abi {
     /// Bytes of what a driver tells of the host first (SET_SYSTEM_INFO). Each version has its own, so it
     /// says which one a driver speaks.
     pub system_info: usize,
-    /// Bytes of the region RMARGS. It begins with where the queues are.
-    pub rm_arguments: usize,
     /// Bytes of what a client is allocated with.
     pub client_parameters: usize,
     /// Every function that is known.
     pub functions: &'static [Function],
     /// Where they are known from.
     pub functions_source: Source,
-    /// Every class that is known, but `NV01_ROOT`.
-    pub classes: &'static [Class],
+    /// Tables of every class that is known, but `NV01_ROOT`.
+    pub classes: &'static [&'static [Class]],
     /// Where they are known from.
     pub classes_source: Source,
     /// Tables of every control that is known.
     pub controls: &'static [&'static [Control]],
+    /// Controls that have another name in this version than in the list of [`super::names`], a line each: number
+    /// and name, or the number alone where this version has no such control.
+    pub renamed: &'static str,
     /// Static info as a driver reads it.
     pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
     /// The event that tells of a stopped channel.
     pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
+    /// Channels run again when GSP goes on after a suspension. Otherwise a control lets them, when the driver has
+    /// put VRAM back.
+    pub resume_runs_channels: bool,
 }
 
 impl fmt::Debug for Abi {
@@ -45,9 +49,14 @@ impl Abi {
         self.functions.iter().find(|function| function.number == number)
     }
 
+    /// The classes, table by table.
+    pub fn classes(&self) -> impl Iterator<Item = &'static Class> + use<> {
+        self.classes.iter().copied().flatten()
+    }
+
     /// A class.
     pub fn class(&self, number: u32) -> Option<&'static Class> {
-        self.classes.iter().find(|class| class.number == number)
+        self.classes().find(|class| class.number == number)
     }
 
     /// The controls, table by table.

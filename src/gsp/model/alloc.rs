@@ -6,7 +6,7 @@ use crate::abi::status::Status;
 use crate::abi::table::Class;
 use crate::abi::values::{ChannelParameters, Parameters};
 use crate::model::channel;
-use crate::model::counters::{Call, Note};
+use crate::model::counters::Call;
 use crate::model::objects::{AddressSpace, Id, Kind, Type};
 use crate::model::rm::Rm;
 use gpuvmk_backend::GspBackend;
@@ -56,7 +56,7 @@ pub(super) fn allocate(
         return Err(Status::InvalidClient);
     }
     let Some(class) = rm.abi.class(wanted.class) else {
-        rm.note(Note::UnknownClass(wanted.class));
+        rm.unknown(Call::Allocation(wanted.class));
         return Err(Status::InvalidClass);
     };
     rm.objects.admit(wanted.id, wanted.parent, class.parents)?;
@@ -129,7 +129,7 @@ pub(super) fn alloc_memory(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
 pub(super) fn memory_list(rm: &mut Rm, list: MemoryListRequest) -> Result<(), Status> {
     let MemoryListRequest { id, device, class, pages } = list;
     if !MEMORY_LISTS.contains(&class) {
-        rm.note(Note::UnknownClass(class));
+        rm.unknown(Call::Allocation(class));
         return Err(Status::InvalidClass);
     }
     rm.objects.admit(id, device, &[Type::Device])?;

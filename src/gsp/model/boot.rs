@@ -3,10 +3,9 @@
 
 use zerocopy::FromBytes;
 
-use crate::abi::Abi;
 use crate::abi::common::boot::{
     LIBOS_INIT_ARGUMENTS_MAX, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
-    LibosMemoryRegionInitArgument, RMARGS, queue_arguments,
+    LibosMemoryRegionInitArgument, MESSAGE_QUEUE_INIT_ARGUMENTS, RMARGS, queue_arguments,
 };
 use crate::model::error::BootError;
 use crate::model::queue::Queues;
@@ -14,9 +13,10 @@ use crate::model::shared::bus;
 use gpuvmk_backend::GspBackend;
 
 /// Opens the queues that the arguments at bus address `libos` name.
-pub(super) fn queues(back: &dyn GspBackend, abi: &Abi, libos: u64) -> Result<Queues, BootError> {
+pub(super) fn queues(back: &dyn GspBackend, libos: u64) -> Result<Queues, BootError> {
     let region = rm_arguments(back, libos)?;
-    let mut raw = vec![0; abi.rm_arguments];
+    // Which version the driver speaks is said in the queue: only what all versions have is read.
+    let mut raw = [0; size_of::<MESSAGE_QUEUE_INIT_ARGUMENTS>()];
     // CAST: widening.
     if region.size < raw.len() as u64 {
         return Err(BootError::Arguments("the region RMARGS is too small"));

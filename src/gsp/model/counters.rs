@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use crate::abi::names;
 use crate::abi::status::Status;
+use crate::abi::{Abi, names};
 use crate::model::error::Refused;
 use crate::model::error::SavedError;
 
@@ -47,16 +47,20 @@ pub struct Counters {
 /// Something that a reader of a log wants to know. Told once for each number, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Note {
-    /// A function that is not known was answered NV_ERR_NOT_SUPPORTED.
-    UnknownFunction(u32),
-    /// A control that is not known was answered NV_ERR_NOT_SUPPORTED.
-    UnknownControl(u32),
-    /// A class that is not known was answered NV_ERR_INVALID_CLASS.
-    UnknownClass(u32),
+    /// A call that is not known was answered NV_ERR_NOT_SUPPORTED (a function or a control) or
+    /// NV_ERR_INVALID_CLASS.
+    Unknown {
+        /// Function, control or class.
+        what: Call,
+        /// Its name in the version that the driver speaks.
+        name: Option<&'static str>,
+    },
     /// A known call was refused.
     Refused {
         /// Function, control or class.
         what: Call,
+        /// Its name in the version that the driver speaks.
+        name: Option<&'static str>,
         /// The answer.
         status: Status,
     },
@@ -79,40 +83,40 @@ pub enum Call {
     Allocation(u32),
 }
 
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |f: &mut fmt::Formatter<'_>, number: u32, name: Option<&str>| match name {
-            Some(name) => write!(f, "{number:#x} ({name})"),
-            None => write!(f, "{number:#x}"),
-        };
-        match *self {
-            Self::Function(number) => {
-                f.write_str("RPC function ")?;
-                named(f, number, names::function(number))
-            }
-            Self::Control(number) => {
-                f.write_str("control ")?;
-                named(f, number, names::control(number))
-            }
-            Self::Allocation(class) => write!(f, "allocation of class {class:#06x}"),
+impl Call {
+    /// NVIDIA's name of it in a version of the firmware, where one is known.
+    pub fn name(self, abi: &Abi) -> Option<&'static str> {
+        match self {
+            Self::Function(number) => names::function(number),
+            Self::Control(number) => names::control(abi, number),
+            Self::Allocation(_) => None,
         }
+    }
+}
+
+/// A call as a reader sees it.
+struct Named(Call, Option<&'static str>);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Call::Function(number) => write!(f, "RPC function {number:#x}")?,
+            Call::Control(number) => write!(f, "control {number:#x}")?,
+            Call::Allocation(class) => write!(f, "allocation of class {class:#06x}")?,
+        }
+        self.1.map_or(Ok(()), |name| write!(f, " ({name})"))
     }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownFunction(number) => {
-                write!(f, "The virtual GSP does not know {}", Call::Function(*number))
+            Self::Unknown { what, name } => {
+                write!(f, "The virtual GSP does not know {}", Named(*what, *name))
             }
-            Self::UnknownControl(number) => {
-                write!(f, "The virtual GSP does not know {}", Call::Control(*number))
-            }
-            Self::UnknownClass(class) => {
-                write!(f, "The virtual GSP does not know {}", Call::Allocation(*class))
-            }
-            Self::Refused { what, status } => {
-                write!(f, "The virtual GSP refused {what}: {status} ({:#x})", status.code())
+            Self::Refused { what, name, status } => {
+                let named = Named(*what, *name);
+                write!(f, "The virtual GSP refused {named}: {status} ({:#x})", status.code())
             }
             Self::Record(refused) => write!(f, "{refused}"),
             Self::NotSaved(error) => {
@@ -159,9 +163,9 @@ impl Notes {
 /// The key by which notes are equal: kind and number, not details.
 fn key(note: &Note) -> u64 {
     let (kind, number) = match *note {
-        Note::UnknownFunction(number) => (0, number),
-        Note::UnknownControl(number) => (1, number),
-        Note::UnknownClass(number) => (2, number),
+        Note::Unknown { what: Call::Function(number), .. } => (0, number),
+        Note::Unknown { what: Call::Control(number), .. } => (1, number),
+        Note::Unknown { what: Call::Allocation(number), .. } => (2, number),
         Note::Refused { what: Call::Function(number), .. } => (3, number),
         Note::Refused { what: Call::Control(number), .. } => (4, number),
         Note::Refused { what: Call::Allocation(number), .. } => (5, number),

@@ -59,7 +59,7 @@ pub enum SavedError {
     #[error("there is no state of a GSP in that memory")]
     NoState,
     /// It is of another version of gpuvmk.
-    #[error("it has version {0} of the encoding, not 1")]
+    #[error("it has version {0} of the encoding, not 2")]
     Version(u32),
     /// It was changed or lost.
     #[error("its checksum is wrong")]
@@ -76,6 +76,9 @@ pub enum SavedError {
     /// A number has no meaning.
     #[error("{0} is not one")]
     Meaningless(&'static str),
+    /// The driver's firmware puts VRAM back that the driver has listed, and VRAM has lost it.
+    #[error("VRAM was reset, and this driver counts on firmware to have saved it")]
+    Vram,
     /// The queues cannot be where it says.
     #[error("the queues cannot be opened again: {0}")]
     Queues(&'static str),

@@ -74,7 +74,7 @@ impl Gsp {
                 ));
             }
         } else {
-            let queues = boot::queues(back, self.rm.abi, libos_arguments)?;
+            let queues = boot::queues(back, libos_arguments)?;
             self.rm.clear(back);
             self.rm
                 .make_internal()
@@ -89,6 +89,33 @@ impl Gsp {
     /// it.
     pub fn is_suspended_at(back: &impl GspBackend, description: u64) -> bool {
         saved::is_named_at(back, description)
+    }
+
+    /// Writes what a suspension keeps into the memory that is named at bus address `description`: some versions'
+    /// drivers say where that is after they have unloaded GSP, when its processor stops.
+    ///
+    /// # Errors
+    /// Nothing is suspended, or the memory cannot take it. GSP stays suspended as it is: it can go on in this
+    /// process, before a reset.
+    pub fn keep(&mut self, back: &impl GspBackend, description: u64) -> Result<(), SavedError> {
+        let back: &dyn GspBackend = back;
+        if self.state != State::Suspended {
+            return Err(SavedError::NoState);
+        }
+        if self.kept.is_some() && self.rm.saved_at == Some(description) {
+            return Ok(());
+        }
+        let Some(queues) = &self.queues else { return Err(SavedError::NoState) };
+        match saved::save(&self.rm, back, queues.spot(), description) {
+            Ok(sum) => {
+                (self.kept, self.rm.saved_at) = (Some(sum), Some(description));
+                Ok(())
+            }
+            Err(error) => {
+                self.rm.not_saved(error);
+                Err(error)
+            }
+        }
     }
 
     /// Goes on after a suspension, with what the driver hands over: `description` is the bus address of what
@@ -119,18 +146,24 @@ impl Gsp {
         self.rm.make_internal().map_err(|_| SavedError::NoState)?;
         self.assembly = Assembly::default();
         self.queues = Some(saved::restore(&mut self.rm, back, &state)?);
-        Ok(())
+        if self.rm.abi.resume_runs_channels { Err(SavedError::Vram) } else { Ok(()) }
     }
 
     /// Runs, from the first command in the queue.
     fn run(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
         self.state = State::Running;
         self.kept = None;
+        if self.rm.abi.resume_runs_channels && self.rm.channels.is_held() {
+            // A back that cannot let channels run is gone, and tells so itself.
+            let _ = saved::let_run(&mut self.rm, back);
+        }
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
         // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would
         // take the event out of the queue before the poll sees it.
         let _ = self.post(back, &events::init_done());
+        self.tell_lost(back);
+        effects.append(&mut self.rm.effects);
         effects
     }
 

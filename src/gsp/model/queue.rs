@@ -160,7 +160,12 @@ impl Queues {
             write = self.messages.after(write, elements_of(HEADERS.saturating_add(piece)));
             sequence_out = sequence_out.wrapping_add(1);
         }
-        let Self { arguments, read, sequence_in, .. } = *self;
+        Spot { write, sequence_out, ..self.spot() }
+    }
+
+    /// Where the queues are, and how far they were read and written.
+    pub(super) const fn spot(&self) -> Spot {
+        let Self { arguments, read, write, sequence_in, sequence_out, .. } = *self;
         Spot { arguments, read, write, sequence_in, sequence_out }
     }
 

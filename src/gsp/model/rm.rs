@@ -149,12 +149,17 @@ impl Rm {
         self.notes.add(note, &mut self.counters);
     }
 
+    /// Notes a call that is not known.
+    pub(super) fn unknown(&mut self, what: Call) {
+        self.note(Note::Unknown { what, name: what.name(self.abi) });
+    }
+
     /// Counts and notes how a call ended.
     pub(super) fn ended(&mut self, what: Call, outcome: Result<(), Status>) {
         if let Err(status) = outcome {
             self.counters.refused = self.counters.refused.saturating_add(1);
             self.refusals.count(status);
-            self.note(Note::Refused { what, status });
+            self.note(Note::Refused { what, name: what.name(self.abi), status });
         }
     }
 }

@@ -1,10 +1,10 @@
 //! RPC functions. The body of a request is the body of its answer: a function changes it in place.
 
-use crate::abi;
 use crate::abi::common::calls::{BarEntry, answer_free, free, has_registry, is_suspend};
 use crate::abi::status::{Status, code};
 use crate::abi::table::FunctionCall;
-use crate::model::counters::{Call, Note};
+use crate::abi::{self, VERSIONS};
+use crate::model::counters::Call;
 use crate::model::effect::Effect;
 use crate::model::message::Request;
 use crate::model::rm::Rm;
@@ -17,7 +17,7 @@ pub(super) fn dispatch(rm: &mut Rm, back: &dyn GspBackend, request: &mut Request
     rm.counters.rpcs = rm.counters.rpcs.saturating_add(1);
     let Some(known) = rm.abi.function(request.function) else {
         rm.counters.rpcs_unknown = rm.counters.rpcs_unknown.saturating_add(1);
-        rm.note(Note::UnknownFunction(request.function));
+        rm.unknown(Call::Function(request.function));
         return Some(Status::NotSupported.code());
     };
     let outcome = carry_out(rm, back, known.call, &mut request.body);
@@ -48,10 +48,11 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
     }
 }
 
-/// The first that a driver says. How long it is says which version the driver speaks. A longer one than any
-/// is taken as that of the usual version.
+/// The first that a driver says. How long it is says which version the driver speaks, whichever was spoken before.
+/// A longer one than any is taken as that of the usual version.
 fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
-    match abi::of_system_info(body.len()) {
+    let longer = VERSIONS.iter().all(|abi| abi.system_info < body.len()).then(abi::usual);
+    match abi::of_system_info(body.len()).or(longer) {
         Some(abi) if std::ptr::eq(abi, rm.abi) => Ok(()),
         // Present objects were allocated with another version's layouts.
         Some(_) if rm.has_objects_of_driver() => Err(Status::InvalidState),
@@ -59,8 +60,7 @@ fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
             rm.abi = abi;
             Ok(())
         }
-        None if body.len() < rm.abi.system_info => Err(Status::InvalidParamStruct),
-        None => Ok(()),
+        None => Err(Status::InvalidParamStruct),
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::abi::values::{MemoryRegion, StaticInfo};
 use crate::model::config::GspConfig;
+use crate::model::engines;
 use crate::model::rm::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
 use crate::model::saved;
 
@@ -44,6 +45,8 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
         short_name: config.hal.short_name,
         vram: config.vram,
         regions: &regions(config.vram),
+        gpc_mask: engines::GPC_MASK,
+        tpc_mask: engines::TPC_MASK,
         bar1_root: config.bar1_root(),
         bar2_root: config.bar2_root(),
         internal: [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],

@@ -1,5 +1,5 @@
 //! The parts of the interface between driver and firmware that are the same in all known versions: queues,
-//! headers of RPCs, numbers of functions and classes.
+//! headers of RPCs, functions and classes, and most controls.
 //!
 //! Compared in the headers of 535.113.01, 550.163.01, 570.144 and 580.142.
 
@@ -13,6 +13,13 @@
 pub mod boot;
 pub mod calls;
 pub mod classes;
+pub mod control;
+pub mod controls;
+pub mod functions;
+pub mod numbering;
+pub mod object;
+pub mod objects;
 pub mod queue;
 pub mod rpc;
+pub mod static_info;
 pub mod suspend;

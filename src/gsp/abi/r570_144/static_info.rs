@@ -3,22 +3,11 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::abi::common::static_info::{
+    NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, put_regions, text, unicode,
+};
 use crate::abi::values::StaticInfo;
 use gpuvmk_chip::layout;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub struct NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO {
-    pub base: u64,
-    pub limit: u64,
-    pub reserved: u64,
-    pub performance: u32,
-    pub supportCompressed: u8,
-    pub supportISO: u8,
-    pub bProtected: u8,
-    pub blackList: [u8; 17],
-}
-layout!(NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, 0x30, performance @ 0x18, supportCompressed @ 0x1c);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -67,27 +56,15 @@ layout!(GspStaticConfigInfo, 0x678, gidInfo @ 0x18, SKUInfo @ 0x124, numFBRegion
 /// Static info of a GPU.
 pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
     let mut raw = GspStaticConfigInfo::new_zeroed();
-    for (to, region) in raw.fbRegion.iter_mut().zip(info.regions) {
-        to.base = region.base;
-        to.limit = region.limit;
-        to.supportCompressed = u8::from(region.usable);
-        to.supportISO = u8::from(region.usable);
-        raw.numFBRegions = raw.numFBRegions.saturating_add(1);
-    }
+    raw.numFBRegions = put_regions(&mut raw.fbRegion, info.regions);
     raw.fb_length = info.vram;
     text(&mut raw.gpuNameString, info.name);
     text(&mut raw.gpuShortNameString, info.short_name);
-    let (_, letters) = raw.gpuNameString_Unicode.split_last_mut().unwrap_or((&mut 0, &mut []));
-    letters.iter_mut().zip(info.name.bytes()).for_each(|(to, from)| *to = from.into());
+    unicode(&mut raw.gpuNameString_Unicode, info.name);
     raw.bar1PdeBase = info.bar1_root;
     raw.bar2PdeBase = info.bar2_root;
     [raw.hInternalClient, raw.hInternalDevice, raw.hInternalSubdevice] = info.internal;
     raw.nonWprHeapOffset = info.non_wpr_heap;
     raw.frtsOffset = info.frts;
     raw
-}
-
-/// Copies `from`, and leaves a zero at the end.
-fn text(to: &mut [u8; 64], from: &str) {
-    to.iter_mut().take(63).zip(from.bytes()).for_each(|(to, from)| *to = from);
 }

@@ -26,10 +26,7 @@ pub(super) fn hold(rm: &mut Rm, back: &dyn GspBackend, hold: bool) -> Result<(),
     if hold {
         return rm.channels.hold(back, true);
     }
-    let at_work = saved::revive(rm, back);
-    rm.channels.hold(back, false)?;
-    at_work.into_iter().for_each(|(slot, gp_put)| back.doorbell(slot, gp_put));
-    Ok(())
+    saved::let_run(rm, back)
 }
 
 /// Buffers for a channel's graphics context: the GPU behind has its own.

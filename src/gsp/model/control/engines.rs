@@ -2,13 +2,8 @@
 
 use crate::abi::status::Status;
 use crate::abi::values::{Device, Devices, InterruptSource, InterruptVectors};
-use crate::model::engines;
+use crate::model::engines::{self, GPC_MASK, TPC_MASK};
 use crate::model::rm::Rm;
-
-/// Graphics processing clusters: eight, of nine texture clusters each. At least as many as any Hopper has (66
-/// texture clusters), so that drivers make their scratch memory large enough.
-pub(super) const GPC_MASK: u32 = 0xff;
-const TPC_MASK: u32 = 0x1ff;
 
 /// Size and alignment of a context buffer: one page, since none is used.
 pub(super) const CONTEXT_BUFFER: u32 = 0x1000;

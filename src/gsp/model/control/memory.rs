@@ -1,11 +1,12 @@
 //! Page directories, memory kept over a suspend, and the memory system.
 
 use crate::abi::status::Status;
-use crate::abi::values::{MemorySystem, PageDirectory, SuspendMemory};
+use crate::abi::values::{MemorySystem, PageDirectory, SuspendMemory, SuspendRegion};
 use crate::model::objects::{Id, Kind};
 use crate::model::rm::Rm;
 use crate::model::saved;
 use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// A virtual GPU compresses nothing.
 pub(super) const SYSTEM: MemorySystem =
@@ -47,5 +48,18 @@ pub(super) fn suspend_memory(
     }
     saved::check_room(rm, back, wanted.description).map_err(|error| rm.not_saved(error))?;
     rm.saved_at = Some(wanted.description);
+    Ok(())
+}
+
+/// A piece of VRAM that a suspension keeps.
+pub(super) fn suspend_region(rm: &Rm, region: SuspendRegion) -> Result<(), Status> {
+    let Kind::Memory { pages } = rm.objects.get(Id { client: region.client, handle: region.list })?.kind
+    else {
+        return Err(Status::InvalidObject);
+    };
+    let end = region.from.checked_add(region.size);
+    if end.is_none_or(|end| end > u64::from(pages).saturating_mul(PAGE_SIZE)) {
+        return Err(Status::InvalidLimit);
+    }
     Ok(())
 }

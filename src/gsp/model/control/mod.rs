@@ -7,7 +7,8 @@ mod memory;
 use crate::abi::common::calls::ControlRequest;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall};
-use crate::model::counters::{Call, Note};
+use crate::model::counters::Call;
+use crate::model::engines::GPC_MASK;
 use crate::model::objects::Id;
 use crate::model::rm::Rm;
 use gpuvmk_backend::GspBackend;
@@ -30,7 +31,7 @@ fn carry_out(
     let kind = rm.objects.get(request.id)?.kind.of();
     let Some(known) = rm.abi.control(request.command) else {
         rm.counters.controls_unknown = rm.counters.controls_unknown.saturating_add(1);
-        rm.note(Note::UnknownControl(request.command));
+        rm.unknown(Call::Control(request.command));
         return Err(Status::NotSupported);
     };
     if known.object != kind {
@@ -70,7 +71,7 @@ fn handle(
         ControlCall::HoldChannels(read) => channels::hold(rm, back, read(raw)?),
         ControlCall::PromoteContext(read) => channels::promote_context(rm, read(raw)?),
         ControlCall::GpcMask(write) => {
-            write(&engines::GPC_MASK, raw);
+            write(&GPC_MASK, raw);
             Ok(())
         }
         ControlCall::TpcMask { read, write } => {
@@ -101,6 +102,7 @@ fn handle(
         }
         ControlCall::CopyServerReservedPdes(read) => rm.keep_directory(id, read(raw)?),
         ControlCall::SuspendMemory(read) => memory::suspend_memory(rm, back, read(raw)?),
+        ControlCall::SuspendRegion(read) => memory::suspend_region(rm, read(raw)?),
         ControlCall::RawCompression(read) if read(raw)? => Err(Status::NotSupported),
         ControlCall::RawCompression(_) => Ok(()),
         ControlCall::MemorySystem(write) => {

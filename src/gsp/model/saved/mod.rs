@@ -15,6 +15,7 @@ mod memory;
 mod objects;
 mod rings;
 
+use crate::abi;
 use crate::model::config::GspConfig;
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
@@ -27,7 +28,7 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use memory::SavedMemory;
 
 pub(super) use memory::is_named_at;
-pub(super) use rings::revive;
+pub(super) use rings::let_run;
 
 /// Bytes of BAR1's root directory that firmware keeps in VRAM: two entries.
 const BAR1_ROOT: usize = 16;
@@ -72,6 +73,9 @@ pub(super) fn check_room(rm: &Rm, back: &dyn GspBackend, address: u64) -> Result
 pub(super) fn save(rm: &Rm, back: &dyn GspBackend, spot: Spot, address: u64) -> Result<u64, SavedError> {
     let memory = SavedMemory::open(back, address)?;
     let mut to = Writer::default();
+    // What names the version: objects are kept as it allocates them.
+    // CAST: widening.
+    to.u64(rm.abi.system_info as u64);
     to.u64(rm.config.vram);
     to.u64(engine_bits(&rm.config));
     spot.write(|value| to.u64(value));
@@ -109,6 +113,8 @@ pub(super) fn read(config: &GspConfig, back: &dyn GspBackend, address: u64) -> R
 /// Makes everything anew that a state tells of, in a resource manager that has nothing.
 pub(super) fn restore(rm: &mut Rm, back: &dyn GspBackend, state: &State) -> Result<Queues, SavedError> {
     let mut from = Reader(&state.body);
+    let version = usize::try_from(from.u64()?).ok().and_then(abi::of_system_info);
+    rm.abi = version.ok_or(SavedError::Meaningless("the version of the firmware"))?;
     if from.u64()? != rm.config.vram {
         return Err(SavedError::OtherGpu("size of VRAM"));
     }

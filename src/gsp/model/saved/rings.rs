@@ -6,6 +6,7 @@
 //! written anew by the driver before it means something again.) Work that was submitted and not begun
 //! follows. Not kept: the state of a channel's engines, and a piece of work that was under way.
 
+use crate::abi::status::Status;
 use crate::model::channel::Revived;
 use crate::model::objects::Kind;
 use crate::model::rm::Rm;
@@ -36,10 +37,18 @@ impl PhysicalMemory for Memory<'_> {
     }
 }
 
+/// Lets channels run again that may, those that were made anew from where they were.
+pub(in super::super) fn let_run(rm: &mut Rm, back: &dyn GspBackend) -> Result<(), Status> {
+    let at_work = revive(rm, back);
+    rm.channels.hold(back, false)?;
+    at_work.into_iter().for_each(|(slot, gp_put)| back.doorbell(slot, gp_put));
+    Ok(())
+}
+
 /// Prepares the channels that were made anew for running. Channels whose position cannot be restored are
 /// stopped, and reported to the driver. Others that have work are returned, with the GP_PUT of their
 /// doorbell.
-pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(GuestChannel, u32)> {
+fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(GuestChannel, u32)> {
     let revived = rm.channels.take_positions();
     if revived.is_empty() {
         return Vec::new();

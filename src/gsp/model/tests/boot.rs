@@ -101,7 +101,7 @@ pub fn doorbells_before_the_boot_and_after_unloading_do_nothing() {
     driver.effects.clear();
     let (read, written) = (driver.commands_read(), driver.messages_written());
 
-    driver.send(super::driver::STATIC_INFO, &[0; 0x678], 9);
+    driver.send(super::driver::STATIC_INFO, &super::driver::static_info(), 9);
     driver.ring();
 
     assert_eq!((driver.commands_read(), driver.messages_written()), (read, written));

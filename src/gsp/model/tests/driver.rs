@@ -56,7 +56,29 @@ pub fn poke(body: &mut [u8], at: usize, data: &[u8]) {
     body[at..at + data.len()].copy_from_slice(data);
 }
 
+/// How long it is what a driver sends, by the version that it speaks.
+#[derive(Debug)]
+pub struct Version {
+    pub name: &'static str,
+    pub system_info: usize,
+    pub root: usize,
+    pub channel: usize,
+    pub static_info: usize,
+}
+
+pub static R570: Version =
+    Version { name: "570.144", system_info: 0x3a0, root: 0x78, channel: 0x170, static_info: 0x678 };
+pub static R535: Version =
+    Version { name: "535.113.01", system_info: 0x298, root: 0x6c, channel: 0x168, static_info: 0x878 };
+
+/// The body of a request for static info.
+pub fn static_info() -> Vec<u8> {
+    vec![0; SPEAKS.get().static_info]
+}
+
 thread_local! {
+    /// The version that drivers speak.
+    pub static SPEAKS: Cell<&'static Version> = const { Cell::new(&R570) };
     /// Doorbells that were rung since GSP is to be replaced by ones from its saved state; none: it is not.
     pub static RESTORES: Cell<Option<u32>> = const { Cell::new(None) };
 }
@@ -81,7 +103,7 @@ impl Driver {
     /// A driver that has set its memory up, and queued the two RPCs that come before the boot.
     pub fn new(config: GspConfig) -> Self {
         let mut driver = Self::bare(config);
-        driver.send(SYSTEM_INFO, &[0; 928], 0);
+        driver.send(SYSTEM_INFO, &vec![0; SPEAKS.get().system_info], 0);
         driver.send(REGISTRY, &words(&[8 + 16 + 24, 1, 24, 1, 1, 4, 0, 0, 0, 0, 0, 0]), 0);
         driver
     }

@@ -1,7 +1,7 @@
 //! Channels that the back stops.
 
 use super::config;
-use super::driver::{Driver, STATIC_INFO, UNLOADING, words};
+use super::driver::{Driver, STATIC_INFO, UNLOADING, static_info, words};
 use super::probe::{DEVICE, channel, client, set_page_directory, start};
 use crate::model::Effect;
 use gpuvmk_backend::testing::BackCall;
@@ -86,7 +86,7 @@ pub fn slots_without_a_channel_say_nothing() {
 pub fn event_that_does_not_fit_is_dropped_and_counted() {
     let mut driver = running();
     for sequence in 0..62 {
-        driver.send(STATIC_INFO, &[0; 0x678], sequence);
+        driver.send(STATIC_INFO, &static_info(), sequence);
         driver.ring();
     }
 

@@ -15,6 +15,7 @@ mod probe;
 mod queues;
 mod saved;
 mod state;
+mod versions;
 
 use crate::hal::GH100;
 use crate::model::{GspConfig, ObjectLimits};

@@ -4,7 +4,7 @@ use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, UNLOADING, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
 use crate::model::Counters;
-use crate::model::{GspConfig, Note, ObjectLimits};
+use crate::model::{Call, GspConfig, Note, ObjectLimits};
 use gpuvmk_backend::ObjectUsage;
 
 const CLIENT: u32 = 0xc1d0_0000;
@@ -60,7 +60,7 @@ fn unknown_classes_and_parameters_of_a_wrong_size_are_refused() {
     assert_eq!(driver.alloc(CLIENT, DEVICE, 1, 0x90f1, &[0; 0x2c]), PARAM_STRUCT);
     assert_eq!(driver.alloc(CLIENT + 1, CLIENT + 1, CLIENT + 1, 0, &[0; 8]), PARAM_STRUCT);
 
-    assert!(driver.gsp.take_notes().contains(&Note::UnknownClass(0x73)));
+    assert!(driver.gsp.take_notes().contains(&Note::Unknown { what: Call::Allocation(0x73), name: None }));
 
     let Counters { refused, .. } = driver.gsp.counters();
     let by_reason = driver.gsp.refusals();
@@ -72,7 +72,7 @@ fn unknown_classes_and_parameters_of_a_wrong_size_are_refused() {
 pub fn parameters_longer_than_the_rpc_are_refused() {
     let mut driver = Driver::booted(config());
 
-    let alloc = driver.call(ALLOC, &words(&[CLIENT, CLIENT, CLIENT, 0, 0, 0x78, 0, 0]));
+    let alloc = driver.call(ALLOC, &words(&[CLIENT, CLIENT, CLIENT, 0, 0, 0x6c, 0, 0]));
     let control = driver.call(CONTROL, &words(&[INTERNAL, 0xabcd_2080, 0x2080_0137, 0, u32::MAX, 0]));
 
     assert_eq!((alloc.result, alloc.word(16)), (0, PARAM_STRUCT));

@@ -14,7 +14,7 @@ use gpuvmk_chip::gmmu::Gmmu;
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
-static CHIP: GspHal = GspHal {
+pub static CHIP: GspHal = GspHal {
     name: "Chip that never was",
     short_name: "GX100",
     mmu: Gmmu::V2,

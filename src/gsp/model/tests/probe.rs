@@ -2,7 +2,9 @@
 //! running guest, with what it does with the answers.
 
 use super::config;
-use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
+use super::driver::{
+    ALLOC_MEMORY, Driver, SPEAKS, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, static_info, words,
+};
 use crate::model::{DoorbellTarget, Effect};
 use gpuvmk_backend::GspChannel;
 use gpuvmk_backend::testing::BackCall;
@@ -18,7 +20,7 @@ pub const SPACE: u32 = 0x90f1_0000;
 
 /// A client with device, subdevice and address space.
 pub fn client(driver: &mut Driver, handle: u32, external: bool) {
-    let mut root = vec![0; 0x78];
+    let mut root = vec![0; SPEAKS.get().root];
     poke(&mut root, 0, &words(&[handle, !0]));
     assert_eq!(driver.alloc(handle, handle, handle, 0, &root), 0);
     let mut device = vec![0; 0x38];
@@ -40,7 +42,7 @@ pub fn set_page_directory(driver: &mut Driver, client: u32, address: u64) -> u32
 
 /// Parameters of a channel.
 pub fn channel(engine: u32, chid: u32, ring: u64, userd: u64) -> Vec<u8> {
-    let mut raw = vec![0; 0x170];
+    let mut raw = vec![0; SPEAKS.get().channel];
     poke(&mut raw, 8, &ring.to_le_bytes());
     poke(
         &mut raw,
@@ -73,7 +75,7 @@ fn internal(driver: &mut Driver, cmd: u32, size: usize) -> super::driver::Messag
 pub fn static_info_names_memory_handles_and_the_page_tables_of_the_bars() {
     let mut driver = Driver::booted(config());
 
-    let info = driver.call(STATIC_INFO, &[0; 0x678]);
+    let info = driver.call(STATIC_INFO, &static_info());
 
     assert_eq!(info.result, 0);
     assert_eq!(info.word(0x158), 2);
@@ -161,8 +163,14 @@ pub fn context_buffers_and_zcull_are_answered() {
     let sized: Vec<_> = (0..0x1a * 8).filter(|id| buffers.word(8 * id) == 0x1000).collect();
     assert_eq!(sized, [0x00, 0x0d, 0x10, 0x11, 0x13, 0x14, 0x17, 0x18]);
     assert_eq!(zcull.body, words(&[1; 10]));
-    assert_eq!(internal(&mut driver, 0x2080_2a08, 4).word(0), 0x1000);
     assert_eq!(internal(&mut driver, 0x2080_01b0, 0x504).word(0), 0);
+}
+
+#[test]
+pub fn buffer_for_methods_that_faulted_is_a_page() {
+    let mut driver = Driver::booted(config());
+
+    assert_eq!(internal(&mut driver, 0x2080_2a08, 4).word(0), 0x1000);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::config;
 use super::driver::{
-    ALLOC_MEMORY, CONTINUATION, CONTROL, Driver, PAGE, RECORD, STATIC_INFO, poke, seal, words,
+    ALLOC_MEMORY, CONTINUATION, CONTROL, Driver, PAGE, RECORD, STATIC_INFO, poke, seal, static_info, words,
 };
 use super::probe::{DEVICE, client};
 use crate::model::{Note, Refused};
@@ -79,7 +79,7 @@ pub fn rpc_whose_continuation_does_not_come_is_given_up_for_the_next() {
     driver.ring();
     assert_eq!(driver.poll(), []);
 
-    let info = driver.call(STATIC_INFO, &[0; 0x678]);
+    let info = driver.call(STATIC_INFO, &static_info());
 
     assert_eq!(info.result, 0);
     assert_eq!(driver.gsp.counters().continuations_refused, 1);
@@ -99,7 +99,7 @@ pub fn rpc_larger_than_any_answer_can_be_is_refused_at_once() {
 #[test]
 fn bad_checksum_is_answered_with_an_error_and_the_queue_goes_on() {
     let mut driver = Driver::booted(config());
-    let mut raw = driver.encode(STATIC_INFO, &[0; 0x678], 7);
+    let mut raw = driver.encode(STATIC_INFO, &static_info(), 7);
     raw[0x100] ^= 1;
     driver.push(&raw);
 
@@ -109,14 +109,14 @@ fn bad_checksum_is_answered_with_an_error_and_the_queue_goes_on() {
     assert_eq!((replies.len(), replies[0].result, replies[0].sequence), (1, 0x25, 7));
     assert_eq!(driver.gsp.counters().records_refused, 1);
     assert!(matches!(driver.gsp.take_notes()[..], [Note::Record(Refused::Checksum { function: 65, .. })]));
-    assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
 }
 
 #[test]
 pub fn record_without_an_rpc_header_is_skipped() {
     for (at, value) in [(48, 0x0200_0000), (52, 0)] {
         let mut driver = Driver::booted(config());
-        let mut raw = driver.encode(STATIC_INFO, &[0; 0x678], 7);
+        let mut raw = driver.encode(STATIC_INFO, &static_info(), 7);
         poke(&mut raw, at, &u32::to_le_bytes(value));
         seal(&mut raw);
         driver.push(&raw);
@@ -124,7 +124,7 @@ pub fn record_without_an_rpc_header_is_skipped() {
 
         assert_eq!(driver.poll(), []);
         assert_eq!(driver.gsp.counters().records_refused, 1);
-        assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+        assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
     }
 }
 
@@ -133,7 +133,7 @@ pub fn sizes_that_contradict_each_other_are_refused() {
     // The length in the RPC header, and the elements in the element header.
     for (at, value) in [(56, 0), (56, 31), (56, 0x1_0000), (56, u32::MAX), (56, 0x2000), (40, 0), (40, 2)] {
         let mut driver = Driver::booted(config());
-        let mut raw = driver.encode(STATIC_INFO, &[0; 0x678], 7);
+        let mut raw = driver.encode(STATIC_INFO, &static_info(), 7);
         poke(&mut raw, at, &u32::to_le_bytes(value));
         seal(&mut raw);
         driver.push(&raw);
@@ -141,17 +141,17 @@ pub fn sizes_that_contradict_each_other_are_refused() {
 
         assert_eq!(driver.poll(), [], "{at} {value:#x}");
         assert_eq!(driver.gsp.counters().records_refused, 1);
-        assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+        assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
     }
 }
 
 #[test]
 pub fn element_numbers_that_jump_are_counted_once_and_taken() {
     let mut driver = Driver::booted(config());
-    driver.encode(STATIC_INFO, &[0; 0x678], 0);
+    driver.encode(STATIC_INFO, &static_info(), 0);
 
-    let first = driver.call(STATIC_INFO, &[0; 0x678]).result;
-    let second = driver.call(STATIC_INFO, &[0; 0x678]).result;
+    let first = driver.call(STATIC_INFO, &static_info()).result;
+    let second = driver.call(STATIC_INFO, &static_info()).result;
 
     assert_eq!((first, second), (0, 0));
     assert_eq!(driver.gsp.counters().sequence_gaps, 1);
@@ -173,7 +173,7 @@ pub fn write_pointer_outside_the_queue_is_refused() {
 fn full_message_queue_drops_answers_and_recovers_when_it_is_read() {
     let mut driver = Driver::booted(config());
     for sequence in 0..100 {
-        driver.send(STATIC_INFO, &[0; 0x678], sequence);
+        driver.send(STATIC_INFO, &static_info(), sequence);
         driver.ring();
     }
 
@@ -182,7 +182,7 @@ fn full_message_queue_drops_answers_and_recovers_when_it_is_read() {
     assert_eq!(replies.len(), 62);
     assert_eq!(driver.gsp.counters().replies_dropped, 38);
     assert!(driver.gsp.take_notes().contains(&Note::QueueFull));
-    assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
 }
 
 #[test]
@@ -190,7 +190,7 @@ pub fn read_pointer_outside_the_message_queue_counts_as_a_full_one() {
     let mut driver = Driver::booted(config());
     driver.publish_read(63);
 
-    driver.send(STATIC_INFO, &[0; 0x678], 0);
+    driver.send(STATIC_INFO, &static_info(), 0);
     driver.ring();
 
     assert_eq!(driver.gsp.counters().replies_dropped, 1);
@@ -199,7 +199,7 @@ pub fn read_pointer_outside_the_message_queue_counts_as_a_full_one() {
 #[test]
 pub fn memory_that_goes_away_stops_the_queue_without_an_answer() {
     let mut driver = Driver::booted(config());
-    driver.send(STATIC_INFO, &[0; 0x678], 0);
+    driver.send(STATIC_INFO, &static_info(), 0);
     driver.back.unplug();
 
     driver.ring();
@@ -212,5 +212,5 @@ pub fn page_table_is_not_read_again_after_the_boot() {
     let mut driver = Driver::booted(config());
     driver.shared_put(0, &[0xff; PAGE]);
 
-    assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
+use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, static_info, words};
 use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start};
 use crate::model::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
 use gpuvmk_backend::FlushScope;
@@ -184,7 +184,7 @@ pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
             Some(DoorbellTarget { channel: GuestChannel(0), userd: USERD })
         );
     }
-    assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
     assert_eq!(driver.free(CLIENT, CLIENT), 0);
     assert_eq!(driver.gsp.objects(), 3);
     assert_eq!(driver.gsp.counters().refused, 0);
@@ -288,7 +288,7 @@ pub fn memory_that_goes_away_before_the_end_leaves_gsp_running() {
     assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0x1e);
 
     assert_eq!(driver.effects, []);
-    assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
+    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
     assert_eq!(driver.gsp.counters().saves_refused, 1);
 }
 
@@ -330,11 +330,12 @@ pub fn what_is_not_what_was_kept_is_refused_with_a_reason_and_leaves_nothing() {
         })
     };
     assert_eq!(
-        sealed(&|state| poke(state, 32, &(1u64 << 30).to_le_bytes())),
+        sealed(&|state| poke(state, 40, &(1u64 << 30).to_le_bytes())),
         SavedError::OtherGpu("size of VRAM")
     );
-    assert_eq!(sealed(&|state| state[40] ^= 4), SavedError::OtherGpu("set of engines"));
-    assert!(matches!(sealed(&|state| poke(state, 48, &[0xff; 8])), SavedError::Queues(_)));
+    assert_eq!(sealed(&|state| state[32] ^= 4), SavedError::Meaningless("the version of the firmware"));
+    assert_eq!(sealed(&|state| state[48] ^= 4), SavedError::OtherGpu("set of engines"));
+    assert!(matches!(sealed(&|state| poke(state, 56, &[0xff; 8])), SavedError::Queues(_)));
     assert_eq!(sealed(&|state| state.push(0)), SavedError::Rest);
     assert_eq!(sealed(&|state| state.truncate(state.len() - 1)), SavedError::Short);
 }

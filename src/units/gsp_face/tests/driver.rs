@@ -14,6 +14,14 @@ use gpuvmk_chip::gh100::fsp::{
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };
 use gpuvmk_gsp::abi::common::classes::{FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV01_DEVICE_0, NV01_ROOT};
+use gpuvmk_gsp::abi::common::control::{
+    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
+    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
+};
+use gpuvmk_gsp::abi::common::object::{
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+    NV0080_ALLOC_PARAMETERS_SIZE,
+};
 use gpuvmk_gsp::abi::common::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
 use gpuvmk_gsp::abi::common::rpc::{
     NV_RPC_UPDATE_PDE_BAR_2, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
@@ -21,14 +29,7 @@ use gpuvmk_gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00, rpc_gsp_rm_alloc_v03_00,
     rpc_gsp_rm_control_v03_00, rpc_unloading_guest_driver_v1F_07, rpc_update_bar_pde_v15_00,
 };
-use gpuvmk_gsp::abi::r570_144::control::{
-    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-};
-use gpuvmk_gsp::abi::r570_144::object::{
-    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
-};
+use gpuvmk_gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 
 /// Where FSP's parameters lie in the guest's memory, beside what GSP is booted with.
 const PARAMETERS: u64 = 0x1000;
@@ -214,14 +215,14 @@ impl<'a> Driver<'a> {
     /// A scheduled copy channel on runlist 1.
     pub fn channel(&mut self, chid: u16, userd: u64) {
         let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
-        parameters.gpFifoOffset = 0x1_1000;
-        parameters.gpFifoEntries = 1024;
-        parameters.flags = chid_flags(chid);
-        parameters.hVASpace = SPACE;
-        parameters.engineType = 10;
-        parameters.userdMem.base = userd;
-        parameters.userdMem.size = 0x200;
-        parameters.userdMem.addressSpace = ADDR_FBMEM;
+        parameters.common.gpFifoOffset = 0x1_1000;
+        parameters.common.gpFifoEntries = 1024;
+        parameters.common.flags = chid_flags(chid);
+        parameters.common.hVASpace = SPACE;
+        parameters.common.engineType = 10;
+        parameters.common.userdMem.base = userd;
+        parameters.common.userdMem.size = 0x200;
+        parameters.common.userdMem.addressSpace = ADDR_FBMEM;
         let handle = CHANNEL + u32::from(chid);
         self.alloc(DEVICE, handle, HOPPER_CHANNEL_GPFIFO_A, parameters.as_bytes());
         self.control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &[1, 0]);

@@ -5,12 +5,12 @@
 
 use zerocopy::FromZeros;
 
+use crate::abi::common::control::{parameters, put};
 use crate::abi::r570_144::control::{
     NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO, NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS,
     NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE, NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG,
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE,
     NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS, NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS,
-    parameters, put,
 };
 use crate::abi::table::{Answer, ControlCall, controls};
 use crate::abi::values::MemorySystem;

@@ -1,14 +1,14 @@
-//! Controls about page directories, and about memory kept over a suspend.
+//! Controls about page directories.
 
-use crate::abi::r570_144::control::{
+use crate::abi::common::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
     NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS,
     NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES, NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS,
-    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, parameters,
+    parameters,
 };
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
-use crate::abi::values::{PageDirectory, SuspendMemory};
+use crate::abi::values::PageDirectory;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 controls! {
@@ -20,14 +20,11 @@ controls! {
     NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY on Device,
         size_of::<NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS>()
         => Answer::Handler(ControlCall::UnsetPageDirectory(unset_page_directory));
-    /// Shows the page tables of the range that real firmware keeps for itself. The first is the directory.
+    /// Shows the page tables of the range that real firmware keeps for itself. The first is the directory:
+    /// drivers of Linux 6.12 say of no address space in another way where its page tables are.
     NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES on AddressSpace,
         size_of::<NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS>()
         => Answer::Handler(ControlCall::CopyServerReservedPdes(copy_server_reserved_pdes));
-    source "open-gpu-kernel-modules ctrl2080internal.h; nouveau gsp/rm/r570/fbsr.c";
-    /// Says where VRAM that firmware uses is to be saved, and what else firmware keeps.
-    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT on Subdevice, size_of::<NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS>()
-        => Answer::Handler(ControlCall::SuspendMemory(fbsr_init));
 }
 
 /// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_FLAGS_APERTURE_*`.
@@ -69,13 +66,4 @@ fn copy_server_reserved_pdes(raw: &[u8]) -> Result<PhysicalAddress, Status> {
     };
     let aperture = aperture_of_level(root.aperture).ok_or(Status::InvalidArgument)?;
     Ok(PhysicalAddress { aperture, address: root.physAddress })
-}
-
-fn fbsr_init(raw: &[u8]) -> Result<SuspendMemory, Status> {
-    let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
-    Ok(SuspendMemory {
-        client: wanted.hClient,
-        list: wanted.hSysMem,
-        description: wanted.sysmemAddrOfSuspendResumeData,
-    })
 }

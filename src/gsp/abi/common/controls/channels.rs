@@ -1,16 +1,15 @@
 //! Controls of channels.
 
-use crate::abi::r570_144::control::{
-    NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
-    NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, NVA06F_CTRL_CMD_BIND, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, parameters, put,
+use crate::abi::common::control::{
+    NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, NVA06F_CTRL_CMD_BIND,
+    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, parameters, put,
 };
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
 use crate::abi::values::PromoteContext;
 
 controls! {
-    source "open-gpu-kernel-modules ctrla06f, ctrlc36f, ctrl2080gpu, ctrl2080internal; nouveau gsp/rm/r535/fifo.c";
+    source "open-gpu-kernel-modules ctrla06f, ctrlc36f, ctrl2080gpu; nouveau gsp/rm/r535/fifo.c";
     /// Lets a channel run (`bEnable`), or holds it back.
     NVA06F_CTRL_CMD_GPFIFO_SCHEDULE on Channel, 2 => Answer::Handler(ControlCall::ScheduleChannel(enable));
     /// Binds a channel to an engine: the one it was allocated for, or another of its runlist.
@@ -19,9 +18,6 @@ controls! {
     /// What the driver writes to the doorbell.
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN on Channel, 4
         => Answer::Handler(ControlCall::WorkSubmitToken(|token, raw| put(raw, token)));
-    /// Holds all channels back (a suspend), or lets them run again.
-    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING on Subdevice, 1
-        => Answer::Handler(ControlCall::HoldChannels(|raw| Ok(parameters::<u8>(raw) != 0)));
     /// Gives a channel's graphics context its buffers. The GPU behind has its own: they are never looked at.
     NV2080_CTRL_CMD_GPU_PROMOTE_CTX on Subdevice, size_of::<NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS>()
         => Answer::Handler(ControlCall::PromoteContext(promote_context));

@@ -1,4 +1,5 @@
-//! The classes that are known, and what their objects are allocated with.
+//! The classes that are known, and what their objects are allocated with. What channels are allocated with differs,
+//! so their row is in the versions' own tables.
 
 use zerocopy::FromBytes;
 
@@ -32,9 +33,6 @@ classes! {
     /// An address space.
     FERMI_VASPACE_A below &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), needed
         => ClassParameters::AddressSpace(address_space);
-    /// A channel.
-    HOPPER_CHANNEL_GPFIFO_A below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
-        => ClassParameters::Channel(channel);
     /// A copy engine's object; its parameters name the engine, in one of two numberings.
     HOPPER_DMA_COPY_A below &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), needed
         => ClassParameters::Copy(copy);
@@ -67,8 +65,10 @@ fn address_space(raw: &[u8]) -> Result<bool, Status> {
     Ok(parameters.flags & NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED != 0)
 }
 
-fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
-    let parameters: NV_CHANNEL_ALLOC_PARAMS = read(raw)?;
+/// What a channel is allocated with; versions have more at its end.
+pub fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
+    let (parameters, _) =
+        NV_CHANNEL_ALLOC_PARAMS::read_from_prefix(raw).map_err(|_| Status::InvalidParamStruct)?;
     let userd = parameters.userdMem;
     Ok(ChannelParameters {
         space: parameters.hVASpace,

@@ -1,10 +1,7 @@
-//! The functions that are known.
+//! The functions that are known: the same in all versions.
 
-use crate::abi::common::rpc::*;
+use super::rpc::*;
 use crate::abi::table::{FunctionCall, Source, functions};
-
-/// Bytes of `GspSystemInfo`. Nothing of it matters to a GPU without firmware.
-pub const GSP_SYSTEM_INFO_SIZE: usize = 0x3a0;
 
 /// Where they are known from.
 pub const SOURCE: Source =

@@ -1,0 +1,117 @@
+//! What objects of the resource manager are allocated with. Versions have more at the end of some.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use gpuvmk_chip::layout;
+
+/// Bytes of `NV0080_ALLOC_PARAMETERS`.
+pub const NV0080_ALLOC_PARAMETERS_SIZE: usize = 0x38;
+/// Bytes of `NV2080_ALLOC_PARAMETERS`.
+pub const NV2080_ALLOC_PARAMETERS_SIZE: usize = 4;
+/// Bytes of `NV_GR_ALLOCATION_PARAMETERS`.
+pub const NV_GR_ALLOCATION_PARAMETERS_SIZE: usize = 0x10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV0005_ALLOC_PARAMETERS {
+    pub hParentClient: u32,
+    pub hSrcResource: u32,
+    pub hClass: u32,
+    pub notifyIndex: u32,
+    pub data: u64,
+}
+layout!(NV0005_ALLOC_PARAMETERS, 0x18, notifyIndex @ 0xc);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV_VASPACE_ALLOCATION_PARAMETERS {
+    pub index: u32,
+    pub flags: u32,
+    pub vaSize: u64,
+    pub vaStartInternal: u64,
+    pub vaLimitInternal: u64,
+    pub bigPageSize: u32,
+    pub pad: u32,
+    pub vaBase: u64,
+}
+layout!(NV_VASPACE_ALLOCATION_PARAMETERS, 0x30, vaSize @ 8, vaBase @ 0x28);
+
+/// The driver keeps the page tables.
+pub const NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED: u32 = 1 << 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV_MEMORY_DESC_PARAMS {
+    pub base: u64,
+    pub size: u64,
+    pub addressSpace: u32,
+    pub cacheAttrib: u32,
+}
+layout!(NV_MEMORY_DESC_PARAMS, 0x18, addressSpace @ 0x10);
+
+/// `addressSpace`: VRAM.
+pub const ADDR_FBMEM: u32 = 2;
+
+/// `NV_CHANNELGPFIFO_ALLOCATION_PARAMETERS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV_CHANNEL_ALLOC_PARAMS {
+    pub hObjectError: u32,
+    pub hObjectBuffer: u32,
+    pub gpFifoOffset: u64,
+    pub gpFifoEntries: u32,
+    pub flags: u32,
+    pub hContextShare: u32,
+    pub hVASpace: u32,
+    pub hUserdMemory: [u32; 8],
+    pub userdOffset: [u64; 8],
+    pub engineType: u32,
+    pub cid: u32,
+    pub subDeviceId: u32,
+    pub hObjectEccError: u32,
+    pub instanceMem: NV_MEMORY_DESC_PARAMS,
+    pub userdMem: NV_MEMORY_DESC_PARAMS,
+    pub ramfcMem: NV_MEMORY_DESC_PARAMS,
+    pub mthdbufMem: NV_MEMORY_DESC_PARAMS,
+    pub hPhysChannelGroup: u32,
+    pub internalFlags: u32,
+    pub errorNotifierMem: NV_MEMORY_DESC_PARAMS,
+    pub eccErrorNotifierMem: NV_MEMORY_DESC_PARAMS,
+    pub ProcessID: u32,
+    pub SubProcessID: u32,
+    pub encryptIv: [u32; 3],
+    pub decryptIv: [u32; 3],
+    pub hmacNonce: [u32; 8],
+}
+layout!(NV_CHANNEL_ALLOC_PARAMS, 0x168, gpFifoOffset @ 8, flags @ 0x14, hVASpace @ 0x1c, hUserdMemory @ 0x20,
+    userdOffset @ 0x40, engineType @ 0x80, instanceMem @ 0x90, userdMem @ 0xa8, ramfcMem @ 0xc0, mthdbufMem @ 0xd8,
+    internalFlags @ 0xf4, errorNotifierMem @ 0xf8, ProcessID @ 0x128, encryptIv @ 0x130);
+
+/// The channel number that the flags of a channel ask for, where they fix the USERD page: eight channels a
+/// page.
+pub const fn fixed_chid(flags: u32) -> Option<u16> {
+    const PAGE_FIXED: u32 = 1 << 21;
+    if flags & PAGE_FIXED == 0 {
+        return None;
+    }
+    let (page, index) = ((flags >> 12) & 0x1ff, (flags >> 8) & 7);
+    // CAST: 12 bits.
+    #[allow(clippy::cast_possible_truncation, reason = "page has 9 bits, index 3")]
+    let chid = (page * 8 + index) as u16;
+    Some(chid)
+}
+
+/// The flags that fix a channel's number.
+pub const fn flags_of_chid(chid: u16) -> u32 {
+    // CAST: widening.
+    let chid = chid as u32;
+    (1 << 21) | (((chid / 8) & 0x1ff) << 12) | ((chid % 8) << 8)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NVC0B5_ALLOCATION_PARAMETERS {
+    pub version: u32,
+    pub engineType: u32,
+}
+layout!(NVC0B5_ALLOCATION_PARAMETERS, 8);

@@ -1,0 +1,11 @@
+//! The controls of this version: those of all, and its own.
+
+mod engines;
+mod suspend;
+
+use crate::abi::common::controls::{channels, engines as common_engines, memory};
+use crate::abi::table::Control;
+
+/// Every table.
+pub const TABLES: &[&[Control]] =
+    &[channels::CONTROLS, common_engines::CONTROLS, engines::CONTROLS, memory::CONTROLS, suspend::CONTROLS];

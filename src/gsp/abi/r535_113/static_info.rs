@@ -1,0 +1,77 @@
+//! `GspStaticConfigInfo`: what a driver asks GSP about the GPU first. Parts that no driver of a virtual GPU
+//! reads are opaque bytes here.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::common::control::NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS;
+use crate::abi::common::static_info::{
+    NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, put_regions, text, unicode,
+};
+use crate::abi::values::StaticInfo;
+use gpuvmk_chip::layout;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct GspStaticConfigInfo {
+    pub grCapsBits: [u8; 23],
+    pub pad: u8,
+    pub gidInfo: [u8; 0x10c],
+    pub gpcMask: u32,
+    pub tpcInfo: [NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS; 32],
+    pub zcullInfo: [[u32; 2]; 32],
+    pub SKUInfo: [u8; 0x20],
+    pub numFBRegions: u32,
+    pub pad2: u32,
+    pub fbRegion: [NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO; 16],
+    pub computeBranding: u32,
+    pub pad3: u32,
+    pub sriovCaps: [u8; 0x48],
+    pub sriovMaxGfid: u32,
+    pub engineCaps: [u32; 2],
+    pub SM_info: [u32; 9],
+    pub poisonFuseEnabled: u8,
+    pub pad4: [u8; 7],
+    pub fb_length: u64,
+    pub fbio_mask: u32,
+    pub fb_bus_width: u32,
+    pub fb_ram_type: u32,
+    pub fbp_mask: u32,
+    pub l2_cache_size: u32,
+    pub gfxpBuffers: [u32; 10],
+    pub gpuNameString: [u8; 64],
+    pub gpuShortNameString: [u8; 64],
+    pub gpuNameString_Unicode: [u16; 64],
+    /// `bGpuInternalSku` to `bIsGcoffLegacyAllowed`.
+    pub board: [u8; 0xc],
+    pub bar1PdeBase: u64,
+    pub bar2PdeBase: u64,
+    /// `bVbiosValid` to `displaylessMaxPixels`.
+    pub display: [u8; 0x30],
+    pub hInternalClient: u32,
+    pub hInternalDevice: u32,
+    pub hInternalSubdevice: u32,
+    /// `bSelfHostedMode` to `bIsGpuUefi`.
+    pub host: [u8; 4],
+}
+layout!(GspStaticConfigInfo, 0x878, gidInfo @ 0x18, gpcMask @ 0x124, tpcInfo @ 0x128, numFBRegions @ 0x348,
+    fbRegion @ 0x350, engineCaps @ 0x6a4, fb_length @ 0x6d8, gpuNameString @ 0x71c, bar1PdeBase @ 0x828,
+    bar2PdeBase @ 0x830, hInternalClient @ 0x868, hInternalDevice @ 0x86c, hInternalSubdevice @ 0x870);
+
+/// Static info of a GPU.
+pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
+    let mut raw = GspStaticConfigInfo::new_zeroed();
+    raw.gpcMask = info.gpc_mask;
+    for (gpc, to) in (0..).zip(&mut raw.tpcInfo) {
+        to.gpcId = gpc;
+        to.tpcMask = if info.gpc_mask >> gpc & 1 == 1 { info.tpc_mask } else { 0 };
+    }
+    raw.numFBRegions = put_regions(&mut raw.fbRegion, info.regions);
+    raw.fb_length = info.vram;
+    text(&mut raw.gpuNameString, info.name);
+    text(&mut raw.gpuShortNameString, info.short_name);
+    unicode(&mut raw.gpuNameString_Unicode, info.name);
+    raw.bar1PdeBase = info.bar1_root;
+    raw.bar2PdeBase = info.bar2_root;
+    [raw.hInternalClient, raw.hInternalDevice, raw.hInternalSubdevice] = info.internal;
+    raw
+}
