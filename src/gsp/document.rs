@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::abi::table::Type;
+use crate::abi::table::{ClassNumber, Type};
 use crate::abi::{Abi, VERSIONS};
 
 const HEAD: &str = "# What the virtual GSP answers
@@ -13,7 +13,8 @@ Generated from the tables in `src/gsp/abi/`; regenerate with
 How a call is answered: **handler** means that the model decides; **constant** gives the same bytes every time;
 **zeroes** fills the parameters with zeros. What is not listed is answered `NV_ERR_NOT_SUPPORTED` (a function or a
 control) or `NV_ERR_INVALID_CLASS`, counted, and noted in the log once. A call whose parameters have another size
-is answered `NV_ERR_INVALID_PARAM_STRUCT`.
+is answered `NV_ERR_INVALID_PARAM_STRUCT`. Classes without a number have another one on each family of chips
+([chips.md](chips.md)). Display, and controls of it, are answered by chips whose display cannot be fused off.
 ";
 
 /// The document.
@@ -45,8 +46,11 @@ fn classes(text: &mut String, abi: &Abi) {
         let below: Vec<_> = class.parents.iter().copied().map(object).collect();
         let optional = if class.is_optional { " or none" } else { "" };
         let (number, name, size, doc) = (class.number, class.name, class.size, class.doc.trim());
-        let _ =
-            writeln!(text, "| {number:#06x} | `{name}` | {} | {size}{optional} | {doc} |", below.join(", "));
+        let number = match number {
+            ClassNumber::Fixed(number) | ClassNumber::OfDisplay(number) => format!("{number:#06x}"),
+            ClassNumber::Role(_) | ClassNumber::DisplayRoot => "the chip's".to_owned(),
+        };
+        let _ = writeln!(text, "| {number} | `{name}` | {} | {size}{optional} | {doc} |", below.join(", "));
     }
 }
 
@@ -76,6 +80,7 @@ const fn object(object: Type) -> &'static str {
         Type::EngineObject => "engine object",
         Type::Event => "event",
         Type::Memory => "memory",
+        Type::Display => "display",
     }
 }
 
@@ -103,7 +108,11 @@ mod tests {
         let distinct = |numbers: Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
         for abi in VERSIONS {
             assert!(distinct(abi.functions.iter().map(|function| function.number).collect()));
-            assert!(distinct(abi.classes().map(|class| class.number).collect()));
+            let fixed = abi.classes().filter_map(|class| match class.number {
+                ClassNumber::Fixed(number) | ClassNumber::OfDisplay(number) => Some(number),
+                ClassNumber::Role(_) | ClassNumber::DisplayRoot => None,
+            });
+            assert!(distinct(fixed.collect()));
             assert!(distinct(abi.controls().map(|control| control.number).collect()));
         }
     }

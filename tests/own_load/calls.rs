@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use gpuvmk::backend::{Backend, GspBackend};
 use gpuvmk::chip::Chip;
-use gpuvmk::gsp::abi::common::classes::{
-    FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV01_DEVICE_0, NV01_ROOT, NV20_SUBDEVICE_0,
-};
+use gpuvmk::chip::nv::classes::HOPPER_CHANNEL_GPFIFO_A;
+use gpuvmk::gsp::abi::common::classes::{FERMI_VASPACE_A, NV01_DEVICE_0, NV01_ROOT, NV20_SUBDEVICE_0};
 use gpuvmk::gsp::abi::common::control::*;
 use gpuvmk::gsp::abi::common::object::{
     ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
@@ -122,7 +121,7 @@ impl Caller {
         channel.common.userdMem.base = 9 << 20;
         channel.common.userdMem.size = 0x200;
         channel.common.userdMem.addressSpace = ADDR_FBMEM;
-        caller.alloc(DEVICE, CHANNEL, HOPPER_CHANNEL_GPFIFO_A, channel.as_bytes());
+        caller.alloc(DEVICE, CHANNEL, HOPPER_CHANNEL_GPFIFO_A.number, channel.as_bytes());
         caller
     }
 

@@ -1,9 +1,12 @@
 //! RPCs: those that a driver makes, with things wrong, and any.
 
+use gpuvmk::chip::nv::classes::{
+    FERMI_TWOD_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
+    KEPLER_INLINE_TO_MEMORY_B,
+};
 use gpuvmk::gsp::abi::common::classes::{
-    FERMI_TWOD_A, FERMI_VASPACE_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
-    KEPLER_INLINE_TO_MEMORY_B, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX,
-    NV01_MEMORY_LIST_FBMEM, NV01_MEMORY_LIST_SYSTEM, NV01_ROOT, NV20_SUBDEVICE_0,
+    FERMI_VASPACE_A, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX, NV01_MEMORY_LIST_FBMEM,
+    NV01_MEMORY_LIST_SYSTEM, NV01_ROOT, NV20_SUBDEVICE_0,
 };
 use gpuvmk::gsp::abi::common::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
@@ -52,13 +55,13 @@ const CLASSES: [u32; 15] = [
     NV01_DEVICE_0,
     NV20_SUBDEVICE_0,
     FERMI_VASPACE_A,
-    HOPPER_CHANNEL_GPFIFO_A,
-    HOPPER_CHANNEL_GPFIFO_A,
-    HOPPER_DMA_COPY_A,
-    HOPPER_A,
-    HOPPER_COMPUTE_A,
-    FERMI_TWOD_A,
-    KEPLER_INLINE_TO_MEMORY_B,
+    HOPPER_CHANNEL_GPFIFO_A.number,
+    HOPPER_CHANNEL_GPFIFO_A.number,
+    HOPPER_DMA_COPY_A.number,
+    HOPPER_A.number,
+    HOPPER_COMPUTE_A.number,
+    FERMI_TWOD_A.number,
+    KEPLER_INLINE_TO_MEMORY_B.number,
     NV01_EVENT,
     NV01_EVENT_KERNEL_CALLBACK_EX,
     NV01_MEMORY_LIST_SYSTEM,
@@ -172,12 +175,12 @@ pub(crate) fn channels() -> Vec<MakeRecord> {
     ];
     for (chid, engine) in (0u8..).zip([1, 10, 11]) {
         let handle = CHANNEL + u32::from(chid);
-        records.push(alloc(DEVICE, handle, HOPPER_CHANNEL_GPFIFO_A, channel_of(chid, engine)));
+        records.push(alloc(DEVICE, handle, HOPPER_CHANNEL_GPFIFO_A.number, channel_of(chid, engine)));
         records.push(control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, vec![1, 0]));
         let mut object = vec![0; 0x10];
         object[0] = 1;
         object[4] = if engine == 1 { 9 } else { engine };
-        records.push(alloc(handle, 0x1000 + u32::from(chid), HOPPER_DMA_COPY_A, object));
+        records.push(alloc(handle, 0x1000 + u32::from(chid), HOPPER_DMA_COPY_A.number, object));
     }
     records
 }
@@ -289,7 +292,9 @@ fn alloc(input: &mut Input<'_>) -> Vec<u8> {
         NV01_DEVICE_0 => (client, DEVICE, vec![0; 0x38]),
         NV20_SUBDEVICE_0 => (DEVICE, SUBDEVICE, vec![0; 4]),
         FERMI_VASPACE_A => (DEVICE, SPACE, space(input)),
-        HOPPER_CHANNEL_GPFIFO_A => (DEVICE, CHANNEL + u32::from(input.below(4)), channel(input)),
+        class if class == HOPPER_CHANNEL_GPFIFO_A.number => {
+            (DEVICE, CHANNEL + u32::from(input.below(4)), channel(input))
+        }
         _ => (CHANNEL + u32::from(input.below(4)), 0x1000 + u32::from(input.u8()), engine_object(input)),
     };
     let (parent, object) = if usual { (parent, object) } else { (handle(input), handle(input)) };

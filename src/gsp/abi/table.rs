@@ -8,6 +8,8 @@ use super::values::{
     ChannelParameters, Devices, InterruptVectors, MemorySystem, PageDirectory, Parameters, PromoteContext,
     SuspendMemory, SuspendRegion,
 };
+use gpuvmk_chip::catalogue::ChipClasses;
+use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 
 /// Where the numbers, the layouts and the meaning of a call are known from.
@@ -32,6 +34,8 @@ pub enum Type {
     Event,
     /// A list of pages.
     Memory,
+    /// The display engine.
+    Display,
 }
 
 /// An RPC function.
@@ -72,12 +76,48 @@ pub enum FunctionCall {
     Registry,
 }
 
+/// The number of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassNumber {
+    /// It is the same on all chips.
+    Fixed(u32),
+    /// The chip's class, or one of its classes, for this.
+    Role(Role),
+    /// It is the same on all chips that have a display engine.
+    OfDisplay(u32),
+    /// The chip's class for its display engine.
+    DisplayRoot,
+}
+
+/// The numbers of classes that are a chip's.
+#[derive(Clone, Copy, Debug)]
+pub struct ChipNumbers {
+    /// Its classes by role; none for a chip that is not in the catalogue.
+    pub classes: Option<&'static ChipClasses>,
+    /// That of its display engine, if it has one.
+    pub display_root: Option<u32>,
+}
+
+impl ChipNumbers {
+    /// The number says that class on this chip.
+    pub fn is(&self, number: ClassNumber, class: u32) -> bool {
+        match number {
+            ClassNumber::Fixed(fixed) => fixed == class,
+            ClassNumber::OfDisplay(fixed) => fixed == class && self.display_root.is_some(),
+            ClassNumber::DisplayRoot => self.display_root == Some(class),
+            ClassNumber::Role(role) => self.classes.is_some_and(|classes| {
+                classes.for_tenants().iter().any(|known| known.number == class && known.role == role)
+            }),
+        }
+    }
+}
+
 /// A class of objects.
 #[derive(Debug)]
 pub struct Class {
     /// Number.
-    pub number: u32,
-    /// NVIDIA's name.
+    pub number: ClassNumber,
+    /// NVIDIA's name, or a word where chips have different classes for it.
     pub name: &'static str,
     /// The types that their parents can have.
     pub parents: &'static [Type],
@@ -108,6 +148,8 @@ pub enum ClassParameters {
     Graphics,
     /// An event, and what it is about.
     Event(Read<u32>),
+    /// The display engine, or what its heads have in common.
+    Display,
 }
 
 impl Class {
@@ -120,6 +162,7 @@ impl Class {
             ClassParameters::Channel(_) => Type::Channel,
             ClassParameters::Copy(_) | ClassParameters::Graphics => Type::EngineObject,
             ClassParameters::Event(_) => Type::Event,
+            ClassParameters::Display => Type::Display,
         }
     }
 
@@ -139,6 +182,7 @@ impl Class {
             ClassParameters::Copy(read) => Parameters::Copy(read(raw)?),
             ClassParameters::Graphics => Parameters::Graphics,
             ClassParameters::Event(read) => Parameters::Event { index: read(raw)? },
+            ClassParameters::Display => Parameters::Display,
         })
     }
 }
@@ -260,13 +304,14 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// Declares classes: number by its name, what they can be below, bytes of parameters and whether
-/// they can be left out, what objects are and how parameters are read.
+/// Declares classes: `class` with the number by its name (`display` for one of a display engine) or `role`
+/// with what the chip has a class for, what they can be below, bytes of parameters and whether they can be
+/// left out, what objects are and how parameters are read.
 macro_rules! classes {
-    ($($(#[doc = $doc:literal])+ $name:ident below $parents:expr,
+    ($($(#[doc = $doc:literal])+ $kind:ident $name:ident below $parents:expr,
         $size:expr, $presence:ident => $parameters:expr;)+) => {
         pub static CLASSES: &[$crate::abi::table::Class] = &[$($crate::abi::table::Class {
-            number: $name,
+            number: classes!(@ $kind $name),
             name: stringify!($name),
             parents: $parents,
             size: $size,
@@ -274,6 +319,12 @@ macro_rules! classes {
             parameters: $parameters,
             doc: concat!($($doc),+),
         },)+];
+    };
+    (@ class $name:ident) => { $crate::abi::table::ClassNumber::Fixed($name) };
+    (@ display $name:ident) => { $crate::abi::table::ClassNumber::OfDisplay($name) };
+    (@ role DisplayRoot) => { $crate::abi::table::ClassNumber::DisplayRoot };
+    (@ role $name:ident) => {
+        $crate::abi::table::ClassNumber::Role(gpuvmk_chip::nv::classes::Role::$name)
     };
     (@ optional) => { true };
     (@ needed) => { false };

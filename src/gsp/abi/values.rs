@@ -98,6 +98,8 @@ pub enum Parameters {
     Copy(Option<Engine>),
     /// An object of the graphics engine.
     Graphics,
+    /// The display engine.
+    Display,
     /// An event.
     Event {
         /// What it is about.
@@ -184,6 +186,10 @@ pub enum InterruptSource {
     Gsp,
     /// An engine.
     Engine(Engine),
+    /// The display engine.
+    Display,
+    /// The display engine, for what can wait.
+    DisplayLow,
 }
 
 /// The vectors of a source.

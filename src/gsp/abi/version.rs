@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::common::classes::MEMORY_LISTS;
-use super::table::{Class, Control, Function, Source, Type};
+use super::table::{ChipNumbers, Class, Control, Function, Source, Type};
 use super::values::{RcTriggered, StaticInfo};
 
 /// A version of the firmware ABI.
@@ -25,15 +25,17 @@ pub struct Abi {
     pub classes_source: Source,
     /// Tables of every control that is known.
     pub controls: &'static [&'static [Control]],
-    /// Controls that have another name in this version than in the list of [`super::names`], a line each: number
-    /// and name, or the number alone where this version has no such control.
+    /// Tables of controls of a display engine, which chips without one do not know.
+    pub display: &'static [&'static [Control]],
+    /// Controls that have another name in this version than in the list of [`super::names`], a line each:
+    /// number and name, or the number alone where this version has no such control.
     pub renamed: &'static str,
     /// Static info as a driver reads it.
     pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
     /// The event that tells of a stopped channel.
     pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
-    /// Channels run again when GSP goes on after a suspension. Otherwise a control lets them, when the driver has
-    /// put VRAM back.
+    /// Channels run again when GSP goes on after a suspension. Otherwise a control lets them, when the driver
+    /// has put VRAM back.
     pub resume_runs_channels: bool,
 }
 
@@ -54,14 +56,14 @@ impl Abi {
         self.classes.iter().copied().flatten()
     }
 
-    /// A class.
-    pub fn class(&self, number: u32) -> Option<&'static Class> {
-        self.classes().find(|class| class.number == number)
+    /// A class of a chip.
+    pub fn class(&self, chip: ChipNumbers, number: u32) -> Option<&'static Class> {
+        self.classes().find(|class| chip.is(class.number, number))
     }
 
-    /// The controls, table by table.
+    /// The controls, table by table, those of a display engine last.
     pub fn controls(&self) -> impl Iterator<Item = &'static Control> + use<> {
-        self.controls.iter().copied().flatten()
+        self.controls.iter().chain(self.display).copied().flatten()
     }
 
     /// A control.
@@ -69,11 +71,16 @@ impl Abi {
         self.controls().find(|control| control.number == number)
     }
 
-    /// What an object of a class is, and what it can be below.
-    pub fn place_of(&self, class: u32) -> Option<(Type, &'static [Type])> {
+    /// A control of a GPU without a display engine.
+    pub fn displayless_control(&self, number: u32) -> Option<&'static Control> {
+        self.controls.iter().copied().flatten().find(|control| control.number == number)
+    }
+
+    /// What an object of a chip's class is, and what it can be below.
+    pub fn place_of(&self, chip: ChipNumbers, class: u32) -> Option<(Type, &'static [Type])> {
         if MEMORY_LISTS.contains(&class) {
             return Some((Type::Memory, &[Type::Device]));
         }
-        self.class(class).map(|class| (class.object(), class.parents))
+        self.class(chip, class).map(|class| (class.object(), class.parents))
     }
 }

@@ -6,11 +6,17 @@ use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
 
 /// GH100.
-pub static GH100: GspHal = GspHal {
+pub static GH100: GspHal = HOPPER;
+
+/// Firmware lays out the end of VRAM.
+pub(super) const HOPPER: GspHal = GspHal {
     name: "Virtual GH100",
     short_name: "GH100",
+    chip: "GH100",
     mmu: Gmmu::V3,
     channels_per_runlist: CHANNELS_PER_RUNLIST,
+    non_wpr_heap: 2 << 20,
+    display: None,
     vectors: Vectors { gsp_stall: 0x60, non_stall },
 };
 

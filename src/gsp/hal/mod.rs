@@ -2,12 +2,21 @@
 //!
 //! Register accesses are the face's affair, whose own table has what differs there.
 
+mod ada;
+mod ampere;
+mod blackwell;
 mod gh100;
+mod turing;
 
+pub use ada::*;
+pub use ampere::*;
+pub use blackwell::*;
 pub use gh100::GH100;
+pub use turing::*;
 
-use gpuvmk_chip::Engine;
+use crate::abi::table::ChipNumbers;
 use gpuvmk_chip::gmmu::Gmmu;
+use gpuvmk_chip::{Chip, Engine};
 
 /// A chip, for its GSP.
 #[derive(Debug)]
@@ -16,10 +25,16 @@ pub struct GspHal {
     pub name: &'static str,
     /// Chip name, ASCII, at most 63 letters.
     pub short_name: &'static str,
+    /// The chip in the catalogue that has its class numbers.
+    pub chip: &'static str,
     /// The format of page tables.
     pub mmu: Gmmu,
     /// Channel numbers of a runlist, as the doorbell's token can name them.
     pub channels_per_runlist: u16,
+    /// Bytes of the heap outside the protected region of VRAM, as drivers assume them.
+    pub non_wpr_heap: u64,
+    /// The display engine, where it cannot be fused off. It has no heads.
+    pub display: Option<Display>,
     /// Vectors that the table of interrupts tells of.
     pub vectors: Vectors,
 }
@@ -31,4 +46,81 @@ pub struct Vectors {
     pub gsp_stall: u32,
     /// Work on an engine asked for a notification.
     pub non_stall: fn(Engine) -> u32,
+}
+
+/// A display engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Display {
+    /// Number of its class.
+    pub root: u32,
+    /// Its interrupt vector. Nothing ever raises it.
+    pub stall: u32,
+    /// That for what can wait. Nothing ever raises it.
+    pub low: u32,
+}
+
+impl GspHal {
+    /// Its numbers of classes.
+    pub fn numbers(&self) -> ChipNumbers {
+        ChipNumbers {
+            classes: Chip::by_name(self.chip).map(|chip| &chip.row().classes),
+            display_root: self.display.map(|display| display.root),
+        }
+    }
+}
+
+/// Declares chips of a family: constants, and what they have in common.
+macro_rules! chips {
+    ($family:path: $($chip:ident)+) => {
+        $(
+            #[doc = concat!(stringify!($chip), ".")]
+            pub static $chip: GspHal = GspHal {
+                name: concat!("Virtual ", stringify!($chip)),
+                short_name: stringify!($chip),
+                chip: stringify!($chip),
+                ..$family
+            };
+        )+
+    };
+}
+use chips;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [&GspHal; 21] = [
+        &TU102, &TU104, &TU106, &TU117, &TU116, &GA102, &GA103, &GA104, &GA106, &GA107, &GH100, &AD102,
+        &AD103, &AD104, &AD106, &AD107, &GB202, &GB203, &GB205, &GB206, &GB207,
+    ];
+
+    #[test]
+    fn names_fit_and_differ() {
+        for (place, chip) in ALL.iter().enumerate() {
+            assert!(chip.name.is_ascii() && chip.name.len() < 64 && chip.name.ends_with(chip.short_name));
+            assert!(ALL[..place].iter().all(|other| other.short_name != chip.short_name));
+        }
+    }
+
+    #[test]
+    fn every_source_has_a_vector_of_its_own() {
+        for chip in ALL {
+            let display = chip.display.into_iter().flat_map(|display| [display.stall, display.low]);
+            let engines = Engine::ALL.iter().map(|engine| (chip.vectors.non_stall)(*engine));
+            let mut vectors: Vec<_> =
+                std::iter::once(chip.vectors.gsp_stall).chain(display).chain(engines).collect();
+            let count = vectors.len();
+            vectors.sort_unstable();
+            vectors.dedup();
+            assert_eq!(vectors.len(), count, "{}", chip.short_name);
+        }
+    }
+
+    #[test]
+    fn chips_of_the_catalogue_find_their_classes() {
+        for chip in Chip::with_face(gpuvmk_chip::Face::Gsp) {
+            let hal = ALL.iter().find(|hal| hal.chip == chip.name()).unwrap();
+            assert!(hal.numbers().classes.is_some());
+        }
+    }
 }

@@ -55,7 +55,7 @@ pub(super) fn allocate(
     if !rm.objects.has_client(wanted.id.client) {
         return Err(Status::InvalidClient);
     }
-    let Some(class) = rm.abi.class(wanted.class) else {
+    let Some(class) = rm.abi.class(rm.config.hal.numbers(), wanted.class) else {
         rm.unknown(Call::Allocation(wanted.class));
         return Err(Status::InvalidClass);
     };
@@ -87,6 +87,7 @@ fn make(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, parameters: Paramete
         }
         Parameters::Graphics => engine_object(rm, back, wanted, Engine::Graphics),
         Parameters::Event { index } => Ok(Kind::Event { index }),
+        Parameters::Display => Ok(Kind::Display),
     }
 }
 

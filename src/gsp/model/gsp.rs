@@ -91,8 +91,8 @@ impl Gsp {
         saved::is_named_at(back, description)
     }
 
-    /// Writes what a suspension keeps into the memory that is named at bus address `description`: some versions'
-    /// drivers say where that is after they have unloaded GSP, when its processor stops.
+    /// Writes what a suspension keeps into the memory that is named at bus address `description`: some
+    /// versions' drivers say where that is after they have unloaded GSP, when its processor stops.
     ///
     /// # Errors
     /// Nothing is suspended, or the memory cannot take it. GSP stays suspended as it is: it can go on in this

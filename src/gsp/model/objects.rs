@@ -78,6 +78,7 @@ pub(super) enum Kind {
     Memory {
         pages: u32,
     },
+    Display,
 }
 
 impl Kind {
@@ -92,6 +93,7 @@ impl Kind {
             Self::EngineObject { .. } => Type::EngineObject,
             Self::Event { .. } => Type::Event,
             Self::Memory { .. } => Type::Memory,
+            Self::Display => Type::Display,
         }
     }
 }

@@ -48,8 +48,8 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
     }
 }
 
-/// The first that a driver says. How long it is says which version the driver speaks, whichever was spoken before.
-/// A longer one than any is taken as that of the usual version.
+/// The first that a driver says. How long it is says which version the driver speaks, whichever was spoken
+/// before. A longer one than any is taken as that of the usual version.
 fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
     let longer = VERSIONS.iter().all(|abi| abi.system_info < body.len()).then(abi::usual);
     match abi::of_system_info(body.len()).or(longer) {

@@ -23,9 +23,6 @@ const USABLE_START: u64 = MIB;
 pub(super) const RESERVED_TOP: u64 = 4 * MIB;
 /// Size of the firmware runtime services region, which drivers assume.
 const FRTS_SIZE: u64 = MIB;
-/// Size of the heap outside the protected region, which drivers assume.
-const NON_WPR_HEAP_SIZE: u64 = 2 * MIB;
-
 /// The two ranges that are reported to drivers.
 fn regions(vram: u64) -> [MemoryRegion; 2] {
     let usable_end = vram.saturating_sub(RESERVED_TOP);
@@ -39,7 +36,7 @@ fn regions(vram: u64) -> [MemoryRegion; 2] {
 /// Calls `with` with all of it.
 pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>) -> T) -> T {
     let heap = config.vram.saturating_sub(RESERVED_TOP);
-    let saved = (NON_WPR_HEAP_SIZE - FRTS_SIZE).saturating_add(saved::room(config));
+    let saved = config.hal.non_wpr_heap.saturating_sub(FRTS_SIZE).saturating_add(saved::room(config));
     with(&StaticInfo {
         name: config.hal.name,
         short_name: config.hal.short_name,
@@ -64,7 +61,7 @@ mod tests {
 
     /// The sizes that nouveau computes from static info before it suspends, in its own arithmetic.
     fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {
-        let saved = (info.frts + FRTS_SIZE) - (info.non_wpr_heap + NON_WPR_HEAP_SIZE);
+        let saved = (info.frts + FRTS_SIZE) - (info.non_wpr_heap + GH100.non_wpr_heap);
         let last = info.regions.last().unwrap();
         (saved, last.limit.wrapping_add(1) % (4 * GIB))
     }

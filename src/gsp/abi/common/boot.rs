@@ -34,8 +34,8 @@ pub const fn id8(name: &[u8]) -> u64 {
     id
 }
 
-/// The region that holds `GSP_ARGUMENTS_CACHED`. It begins with [`MESSAGE_QUEUE_INIT_ARGUMENTS`]; what follows
-/// differs, and a virtual GSP needs nothing of it.
+/// The region that holds `GSP_ARGUMENTS_CACHED`. It begins with [`MESSAGE_QUEUE_INIT_ARGUMENTS`]; what
+/// follows differs, and a virtual GSP needs nothing of it.
 pub const RMARGS: u64 = id8(b"RMARGS");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

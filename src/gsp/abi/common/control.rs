@@ -117,8 +117,8 @@ pub struct NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_BUFFER_INFO {
     pub alignment: u32,
 }
 
-/// Context buffers by engine context, for each of eight graphics engines. Versions know more or fewer kinds of
-/// contexts.
+/// Context buffers by engine context, for each of eight graphics engines. Versions know more or fewer kinds
+/// of contexts.
 pub type NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS<const IDS: usize> =
     [[NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_BUFFER_INFO; IDS]; 8];
 

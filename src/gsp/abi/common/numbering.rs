@@ -60,6 +60,10 @@ pub struct Numbering {
     pub copies: u8,
     /// GSP among the sources of interrupts (`MC_ENGINE_IDX_GSP`).
     pub gsp: u16,
+    /// The display engine there (`MC_ENGINE_IDX_DISP`).
+    pub display: u16,
+    /// What of the display engine can wait (`MC_ENGINE_IDX_DISP_LOW`), where the version has that apart.
+    pub display_low: Option<u16>,
     /// Engines among the sources of interrupts (`MC_ENGINE_IDX_*`).
     pub sources: Firsts<u16>,
     /// The firmware's own numbers of engines (`RM_ENGINE_TYPE_*`).
@@ -89,6 +93,8 @@ impl Numbering {
         let mut table = NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS::new_zeroed();
         let known = sources.iter().filter_map(|vectors| match vectors.source {
             InterruptSource::Gsp => Some((self.gsp, vectors)),
+            InterruptSource::Display => Some((self.display, vectors)),
+            InterruptSource::DisplayLow => self.display_low.map(|index| (index, vectors)),
             InterruptSource::Engine(engine) => self.has(engine).then(|| (self.source(engine), vectors)),
         });
         for (to, (index, from)) in table.table.iter_mut().zip(known) {

@@ -1,5 +1,5 @@
-//! The classes that are known, and what their objects are allocated with. What channels are allocated with differs,
-//! so their row is in the versions' own tables.
+//! The classes that are known, and what their objects are allocated with. What channels are allocated with
+//! differs, so their row is in the versions' own tables.
 
 use zerocopy::FromBytes;
 
@@ -25,34 +25,38 @@ const EVENT_SOURCES: &[Type] =
 // All but `NV01_ROOT`, which is below nothing.
 classes! {
     /// The GPU for a client.
-    NV01_DEVICE_0 below &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, needed
+    class NV01_DEVICE_0 below &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, needed
         => ClassParameters::Device;
     /// One GPU of a device; there is one.
-    NV20_SUBDEVICE_0 below &[Type::Device], NV2080_ALLOC_PARAMETERS_SIZE, optional
+    class NV20_SUBDEVICE_0 below &[Type::Device], NV2080_ALLOC_PARAMETERS_SIZE, optional
         => ClassParameters::Subdevice;
     /// An address space.
-    FERMI_VASPACE_A below &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), needed
+    class FERMI_VASPACE_A below &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), needed
         => ClassParameters::AddressSpace(address_space);
     /// A copy engine's object; its parameters name the engine, in one of two numberings.
-    HOPPER_DMA_COPY_A below &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), needed
+    role Copy below &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), needed
         => ClassParameters::Copy(copy);
     /// Compute. Parameters of graphics classes carry nothing to check.
-    HOPPER_COMPUTE_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    role Compute below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
     /// 3D.
-    HOPPER_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    role ThreeD below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
     /// 2D.
-    FERMI_TWOD_A below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
+    role TwoD below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional => ClassParameters::Graphics;
     /// Inline data to memory.
-    KEPLER_INLINE_TO_MEMORY_B below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional
+    role InlineToMemory below &[Type::Channel], NV_GR_ALLOCATION_PARAMETERS_SIZE, optional
         => ClassParameters::Graphics;
+    /// What the heads of a display engine have in common.
+    display NV04_DISPLAY_COMMON below &[Type::Device], 0, optional => ClassParameters::Display;
+    /// The display engine.
+    role DisplayRoot below &[Type::Device], 0, optional => ClassParameters::Display;
     /// An event.
-    NV01_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    class NV01_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
     /// An event that calls a function of the driver's kernel part.
-    NV01_EVENT_KERNEL_CALLBACK below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    class NV01_EVENT_KERNEL_CALLBACK below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
     /// An event for a process.
-    NV01_EVENT_OS_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
+    class NV01_EVENT_OS_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
     /// An event that calls a function of the driver's kernel part.
-    NV01_EVENT_KERNEL_CALLBACK_EX below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed
+    class NV01_EVENT_KERNEL_CALLBACK_EX below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed
         => ClassParameters::Event(event);
 }
 

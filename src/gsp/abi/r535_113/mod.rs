@@ -1,8 +1,8 @@
-//! Firmware 535.113.01: layouts and numbers, with NVIDIA's names, and the tables of what is answered, as far as they
-//! are its own.
+//! Firmware 535.113.01: layouts and numbers, with NVIDIA's names, and the tables of what is answered, as far
+//! as they are its own.
 //!
-//! nouveau speaks it on Turing, Ampere and Ada: the only version of Linux 6.7 to 6.15, and the second choice of later
-//! ones.
+//! nouveau speaks it on Turing, Ampere and Ada: the only version of Linux 6.7 to 6.15, and the second choice
+//! of later ones.
 
 #![allow(
     non_camel_case_types,
@@ -32,6 +32,7 @@ pub static ABI: Abi = Abi {
     classes: &[objects::CLASSES, object::CLASSES],
     classes_source: objects::SOURCE,
     controls: controls::TABLES,
+    display: controls::DISPLAY,
     renamed: include_str!("renamed.txt"),
     static_info: |info| static_info::encode(info).as_bytes().to_vec(),
     rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),

@@ -1,6 +1,5 @@
 //! What objects are allocated with, where other versions have it in another way.
 
-use crate::abi::common::classes::HOPPER_CHANNEL_GPFIFO_A;
 use crate::abi::common::object::NV_CHANNEL_ALLOC_PARAMS;
 use crate::abi::common::objects::channel;
 use crate::abi::table::{ClassParameters, Type, classes};
@@ -10,6 +9,6 @@ pub const NV0000_ALLOC_PARAMETERS_SIZE: usize = 0x6c;
 
 classes! {
     /// A channel.
-    HOPPER_CHANNEL_GPFIFO_A below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
+    role Channel below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
         => ClassParameters::Channel(channel);
 }

@@ -1,5 +1,5 @@
-//! Controls of the resource manager's objects: numbers and parameters that other versions have in another way, or
-//! not at all.
+//! Controls of the resource manager's objects: numbers and parameters that other versions have in another
+//! way, or not at all.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

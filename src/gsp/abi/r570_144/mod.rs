@@ -28,6 +28,7 @@ pub static ABI: Abi = Abi {
     classes: &[objects::CLASSES, object::CLASSES],
     classes_source: objects::SOURCE,
     controls: controls::TABLES,
+    display: controls::DISPLAY,
     renamed: "",
     static_info: |info| static_info::encode(info).as_bytes().to_vec(),
     rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),

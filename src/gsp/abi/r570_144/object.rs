@@ -2,7 +2,6 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::common::classes::HOPPER_CHANNEL_GPFIFO_A;
 use crate::abi::common::object;
 use crate::abi::common::objects::channel;
 use crate::abi::table::{ClassParameters, Type, classes};
@@ -22,6 +21,6 @@ layout!(NV_CHANNEL_ALLOC_PARAMS, 0x170, tpcConfigID @ 0x168);
 
 classes! {
     /// A channel.
-    HOPPER_CHANNEL_GPFIFO_A below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
+    role Channel below &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), needed
         => ClassParameters::Channel(channel);
 }

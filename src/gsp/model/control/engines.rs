@@ -28,7 +28,11 @@ pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
         stall: None,
         non_stall: Some((rm.config.hal.vectors.non_stall)(engine)),
     });
-    std::iter::once(gsp).chain(engines).collect()
+    let display = rm.config.hal.display.into_iter().flat_map(|display| {
+        let stall = |source, vector| InterruptVectors { source, stall: Some(vector), non_stall: None };
+        [stall(InterruptSource::Display, display.stall), stall(InterruptSource::DisplayLow, display.low)]
+    });
+    std::iter::once(gsp).chain(display).chain(engines).collect()
 }
 
 /// The engines from `base` on, those of a runlist in a row: drivers name a runlist's channels after its first

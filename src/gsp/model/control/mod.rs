@@ -29,7 +29,11 @@ fn carry_out(
     parameters: &mut [u8],
 ) -> Result<(), Status> {
     let kind = rm.objects.get(request.id)?.kind.of();
-    let Some(known) = rm.abi.control(request.command) else {
+    let known = match rm.config.hal.display {
+        Some(_) => rm.abi.control(request.command),
+        None => rm.abi.displayless_control(request.command),
+    };
+    let Some(known) = known else {
         rm.counters.controls_unknown = rm.counters.controls_unknown.saturating_add(1);
         rm.unknown(Call::Control(request.command));
         return Err(Status::NotSupported);

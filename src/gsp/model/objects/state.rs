@@ -72,6 +72,8 @@ pub enum KindState {
         /// How many.
         pages: u32,
     },
+    /// The display engine.
+    Display,
 }
 
 impl KindState {
@@ -90,6 +92,7 @@ impl KindState {
             Kind::EngineObject { engine } => Self::EngineObject { engine: *engine },
             Kind::Event { index } => Self::Event { index: *index },
             Kind::Memory { pages } => Self::Memory { pages: *pages },
+            Kind::Display => Self::Display,
         }
     }
 
@@ -105,6 +108,7 @@ impl KindState {
             Self::EngineObject { engine } => Kind::EngineObject { engine },
             Self::Event { index } => Kind::Event { index },
             Self::Memory { pages } => Kind::Memory { pages },
+            Self::Display => Kind::Display,
         }
     }
 }
@@ -172,7 +176,7 @@ fn connect(
             continue;
         }
         let holder = objects.get_mut(&parent).filter(|_| handle != client);
-        let allowed = abi.place_of(class).filter(|(made, _)| *made == own);
+        let allowed = abi.place_of(config.hal.numbers(), class).filter(|(made, _)| *made == own);
         let fits = holder.zip(allowed).filter(|(holder, (_, parents))| parents.contains(&holder.kind.of()));
         let Some((holder, _)) = fits else {
             return check.that(false, || problem("cannot be where it is"));

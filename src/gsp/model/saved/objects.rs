@@ -26,6 +26,7 @@ const CHANNEL: u8 = 5;
 const ENGINE_OBJECT: u8 = 6;
 const EVENT: u8 = 7;
 const MEMORY: u8 = 8;
+const DISPLAY: u8 = 9;
 
 /// Writes all objects but the firmware's own three, those that others need first.
 pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
@@ -43,11 +44,12 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             Type::EngineObject => ENGINE_OBJECT,
             Type::Event => EVENT,
             Type::Memory => MEMORY,
+            Type::Display => DISPLAY,
         };
         to.u8(tag);
         [id.client, id.handle, object.parent(), object.class].into_iter().for_each(|word| to.u32(word));
         match &object.kind {
-            Kind::Client | Kind::Device | Kind::Subdevice => {}
+            Kind::Client | Kind::Device | Kind::Subdevice | Kind::Display => {}
             Kind::AddressSpace(space) => write_space(space, to),
             Kind::Channel { token, space } => write_channel(rm, back, *token, *space, to),
             Kind::EngineObject { engine } => to.u32(engine.nv2080_type()),
@@ -62,7 +64,7 @@ const fn rank(of: Type) -> u8 {
     match of {
         Type::Client => 0,
         Type::Device => 1,
-        Type::Subdevice | Type::AddressSpace | Type::Memory => 2,
+        Type::Subdevice | Type::AddressSpace | Type::Memory | Type::Display => 2,
         Type::Channel => 3,
         Type::EngineObject => 4,
         Type::Event => 5,
@@ -178,6 +180,7 @@ fn read_one(
             let index = from.u32()?;
             make(rm, Type::Event, &|_| Parameters::Event { index })
         }
+        DISPLAY => make(rm, Type::Display, &|_| Parameters::Display),
         MEMORY => {
             let list = MemoryListRequest { id, device: parent, class, pages: from.u32()? };
             alloc::memory_list(rm, list).map_err(refused)

@@ -5,6 +5,7 @@
 
 mod boot;
 mod channels;
+mod display;
 mod driver;
 mod events;
 mod hostile;

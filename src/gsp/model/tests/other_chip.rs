@@ -14,13 +14,18 @@ use gpuvmk_chip::gmmu::Gmmu;
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
-pub static CHIP: GspHal = GspHal {
+const NEVER: GspHal = GspHal {
     name: "Chip that never was",
     short_name: "GX100",
+    chip: "GH100",
     mmu: Gmmu::V2,
     channels_per_runlist: 16,
+    non_wpr_heap: 3 << 20,
+    display: None,
     vectors: Vectors { gsp_stall: 0x11, non_stall },
 };
+
+pub static CHIP: GspHal = NEVER;
 
 fn non_stall(engine: Engine) -> u32 {
     if engine == Engine::Graphics { 0x70 } else { 0x71 }
@@ -96,4 +101,23 @@ fn version_does_not_change_under_objects() {
     driver.ring();
 
     assert_eq!((driver.gsp.state().firmware.as_str(), driver.gsp.counters().refused), ("1.0", 1));
+}
+
+#[test]
+fn classes_are_those_of_the_chip_in_the_catalogue() {
+    static UNKNOWN: GspHal = GspHal { chip: "GX100", ..NEVER };
+    for (hal, status) in [(&CHIP, 0), (&UNKNOWN, 0x22)] {
+        let mut driver = Driver::booted(GspConfig { hal, ..config() });
+        client(&mut driver, 1, true);
+        assert_eq!(set_page_directory(&mut driver, 1, 0x10_0000), 0);
+
+        let made = driver.alloc(1, DEVICE, 0x100, 0xc86f, &channel(1, 1, 0x10_0000, 0x20_0000));
+
+        assert_eq!(made, status);
+        assert_eq!(
+            driver.alloc(1, DEVICE, 0x101, 0x906f, &channel(1, 2, 0x10_0000, 0x20_0000)),
+            0x22,
+            "Fermi's"
+        );
+    }
 }

@@ -10,8 +10,8 @@ use gpuvmk_saved_state::testing::corrupted_states_are_refused_or_taken_as_they_a
 
 const CLIENT: u32 = 0xc1d0_0000;
 
-/// Tests in which a driver makes calls, but for those that look at notes, and at what was refused and not told yet,
-/// which are not in a state. These are so for drivers of all versions.
+/// Tests in which a driver makes calls, but for those that look at notes, and at what was refused and not
+/// told yet, which are not in a state. These are so for drivers of all versions.
 pub const SAME: [fn(); 60] = [
     channels::parameters_that_no_channel_can_have_are_refused,
     channels::channel_without_a_page_directory_is_refused,

@@ -1,5 +1,5 @@
-//! Drivers that speak 535.113.01: what is the same as in the usual version, and what is not. Offsets and numbers are
-//! those of its headers.
+//! Drivers that speak 535.113.01: what is the same as in the usual version, and what is not. Offsets and
+//! numbers are those of its headers.
 
 use proptest::prelude::*;
 
@@ -129,8 +129,8 @@ fn logs_name_a_control_as_the_driver_means_it() {
     assert_eq!(names(&mut driver), "NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING");
 }
 
-/// A driver of Linux 6.12, with a channel that works. It tells of page tables by the control for the range that
-/// firmware keeps.
+/// A driver of Linux 6.12, with a channel that works. It tells of page tables by the control for the range
+/// that firmware keeps.
 fn working() -> Driver {
     let mut driver = booted(config());
     client(&mut driver, CLIENT, false);

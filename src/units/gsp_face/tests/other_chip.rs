@@ -146,8 +146,11 @@ static CHIP: Hal = Hal {
 static OTHER_GSP: GspHal = GspHal {
     name: "Virtual GX100",
     short_name: "GX100",
+    chip: "GH100",
     mmu: Gmmu::V2,
     channels_per_runlist: 512,
+    non_wpr_heap: 2 << 20,
+    display: None,
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
 };
 

@@ -1,5 +1,5 @@
-//! Controls that ask what the GPU has: graphics units, buffers, and events. Those that number engines are in the
-//! versions' own tables.
+//! Controls that ask what the GPU has: graphics units, buffers, and events. Those that number engines are in
+//! the versions' own tables.
 
 use zerocopy::FromZeros;
 

@@ -14,11 +14,13 @@ use crate::abi::r535_113::control::{
 };
 use crate::abi::table::{Answer, ControlCall, controls};
 
-/// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up to
-/// COPY9. Later copy engines have none.
+/// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up
+/// to COPY9. Later copy engines have none.
 static NUMBERING: Numbering = Numbering {
     copies: 10,
     gsp: 49,
+    display: 2,
+    display_low: None,
     sources: Firsts { graphics: 82, copy: 15, nvdec: 64, nvenc: 38, sec2: 46, nvjpg: 50, ofa: 80 },
     types: Firsts {
         graphics: 0x01,

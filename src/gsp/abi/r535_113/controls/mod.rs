@@ -1,11 +1,15 @@
 //! The controls of this version: those of all, and its own.
 
+mod display;
 mod engines;
 mod suspend;
 
-use crate::abi::common::controls::{channels, engines as common_engines, memory};
+use crate::abi::common::controls::{channels, display as common_display, engines as common_engines, memory};
 use crate::abi::table::Control;
 
-/// Every table.
+/// Every table but those of a display engine.
 pub const TABLES: &[&[Control]] =
     &[channels::CONTROLS, common_engines::CONTROLS, engines::CONTROLS, memory::CONTROLS, suspend::CONTROLS];
+
+/// Those of a display engine.
+pub const DISPLAY: &[&[Control]] = &[common_display::CONTROLS, display::CONTROLS];

@@ -1,5 +1,5 @@
-//! Controls of a suspension: a driver lists VRAM that firmware is to save, and firmware puts it back before it says
-//! that it runs.
+//! Controls of a suspension: a driver lists VRAM that firmware is to save, and firmware puts it back before
+//! it says that it runs.
 
 use crate::abi::common::control::{NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, parameters};
 use crate::abi::r535_113::control::{

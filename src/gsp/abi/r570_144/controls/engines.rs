@@ -15,11 +15,13 @@ use crate::abi::r570_144::control::{
 };
 use crate::abi::table::{Answer, ControlCall, controls};
 
-/// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up to
-/// COPY19.
+/// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up
+/// to COPY19.
 static NUMBERING: Numbering = Numbering {
     copies: 20,
     gsp: 50,
+    display: 2,
+    display_low: Some(176),
     sources: Firsts { graphics: 84, copy: 15, nvdec: 65, nvenc: 38, sec2: 47, nvjpg: 51, ofa: 81 },
     types: Firsts {
         graphics: 0x01,
