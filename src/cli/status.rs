@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gpuvmk_control_client::{CardStatus, DriverCounters, EngineStatus, ScrubStatus, Status, TenantStatus};
+use gpuvmk_control_client::{CardUse, DriverCounters, EngineStatus, ScrubStatus, Status, TenantStatus};
 
 use super::{control, output};
 use crate::host::size::show_size;
@@ -133,7 +133,7 @@ fn refused(driver: &DriverCounters) -> String {
 }
 
 /// The costs of a card's use.
-fn card(used: CardStatus) -> String {
+fn card(used: CardUse) -> String {
     format!(
         "The card took {} reads and {} writes so far; it reaches {} of the host's memory, which is locked\n",
         used.reads,

@@ -31,7 +31,7 @@ counters! {
         /// Period of credit in microseconds, if it is set.
         pub period_us: Option<u64> = (fact),
         /// Costs of the card's use, if the GPU is a card that the aggregator programs itself.
-        pub card: Option<CardStatus> = (part "card"),
+        pub card: Option<CardUse> = (part "card"),
         /// How VRAM is zeroed.
         pub scrub: ScrubStatus = (part "scrub"),
         /// How late looks at engines and ends of turns came, since the policy was set.
@@ -77,10 +77,12 @@ pub struct TypeStatus {
 }
 
 counters! {
-    /// Costs of a card's use.
+    /// What the use of a card costs.
+    ///
+    /// Each access takes the time of the bus; memory that the card reaches is locked in RAM.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
-    pub struct CardStatus {
+    pub struct CardUse {
         /// Loads from a card by its aggregator.
         ///
         /// From its BARs and its configuration space.
@@ -99,7 +101,7 @@ counters! {
     pub struct ScrubStatus {
         /// By whom, and how fast; absent where the driver does not count.
         #[serde(flatten)]
-        pub figures: Option<ScrubFigures> = (flat),
+        pub figures: Option<ScrubReport> = (flat),
         /// Engine accesses of the host's own channels that met a tenant's memory (must be 0).
         ///
         /// Absent where hardware cannot tell.
@@ -112,7 +114,7 @@ counters! {
 counters! {
     /// Figures of zeroing since the start.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct ScrubFigures {
+    pub struct ScrubReport {
         /// Who zeroes now: `copy engine` or `processor`.
         pub by: Word = (fact),
         /// VRAM that the copy engine zeroed.

@@ -18,8 +18,7 @@ pub use client::{ControlError, call, status};
 pub use driver::{DriverCounters, FaceCounters, GspCounters};
 pub use figures::{Times, Word};
 pub use gpu::{
-    CardStatus, Departures, GpuStatus, GuestStatus, ScrubFigures, ScrubStatus, StepTable, StepTimes,
-    TypeStatus,
+    CardUse, Departures, GpuStatus, GuestStatus, ScrubReport, ScrubStatus, StepTable, StepTimes, TypeStatus,
 };
 pub use tenant::{
     DecidedBy, EngineStatus, FailSafeStatus, LimitStatus, LimitTable, ShareStatus, TenantCounters,
@@ -57,9 +56,9 @@ mod tests {
             gpu: GpuStatus {
                 chip: "GF100".to_owned(),
                 policy: "fifo".into(),
-                card: Some(CardStatus { reads: 1, writes: 2, reached: 3 }),
+                card: Some(CardUse { reads: 1, writes: 2, reached: 3 }),
                 scrub: ScrubStatus {
-                    figures: Some(ScrubFigures { by: "processor".into(), ..ScrubFigures::default() }),
+                    figures: Some(ScrubReport { by: "processor".into(), ..ScrubReport::default() }),
                     foreign_accesses: Some(0),
                     departures: Departures { wanted_us: 5, ..Departures::default() },
                 },

@@ -17,6 +17,7 @@ pub mod vbios;
 
 pub use self::address::{NoPciAddress, PciAddress};
 pub use self::dma::DmaBacking;
+pub use gpuvmk_control_client::CardUse;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -190,18 +191,6 @@ pub trait InterruptSink: Send + Sync {
     /// Counts a message of the vector that another process sent through its eventfd (see
     /// [`MessageOwner::connect_message`]).
     fn message_sent(&self, vector: u16);
-}
-
-/// What the use of a card costs. Each access takes the time of the bus; memory that the card reaches is
-/// locked in RAM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct CardUse {
-    /// Loads from BARs and configuration space so far.
-    pub reads: u64,
-    /// Stores to them so far.
-    pub writes: u64,
-    /// Host memory that the card reaches now, in bytes.
-    pub reached: u64,
 }
 
 /// Memory behind a part of a region, to be mapped by another process.

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use gpuvmk_control_client::{ScrubFigures, ScrubStatus};
+use gpuvmk_control_client::ScrubStatus;
 
 use super::state::Machine;
 use crate::tenant::TenantState;
 use gpuvmk_chip::addr::{HostVram, TenantId};
-use gpuvmk_gpu::scrub::{SCRUB_PIECE, ScrubReport};
+use gpuvmk_gpu::scrub::SCRUB_PIECE;
 use gpuvmk_gpu::{Renewal, Scrub};
 
 /// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a
@@ -33,27 +33,10 @@ pub(super) enum Step {
     Finished,
 }
 
-/// The figures of a driver, for operators.
-fn figures(report: ScrubReport) -> ScrubFigures {
-    ScrubFigures {
-        by: report.by.into(),
-        engine_bytes: report.engine_bytes,
-        engine_ns: report.engine_ns,
-        engine_bytes_per_second: report.engine_bytes_per_second,
-        processor_bytes: report.processor_bytes,
-        processor_ns: report.processor_ns,
-        untouched_bytes: report.untouched_bytes,
-        checked_places: report.checked_places,
-        failed_checks: report.failed_checks,
-        fallbacks: report.fallbacks,
-        fallback_reason: report.fallback_reason,
-    }
-}
-
 impl Machine {
     pub(super) fn scrub_status(&self) -> ScrubStatus {
         ScrubStatus {
-            figures: self.hardware.driver.scrub_report().map(figures),
+            figures: self.hardware.driver.scrub_report(),
             foreign_accesses: self.hardware.ledger().map(|ledger| ledger.foreign_accesses_of_host()),
             departures: self.cleanup.departures(),
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gpuvmk_control_client::{
-    CardStatus, DecidedBy, DriverCounters, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus,
-    Status, TenantStatus, TypeStatus,
+    DecidedBy, DriverCounters, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus, Status,
+    TenantStatus, TypeStatus,
 };
 
 use super::hardware::SpacesUsage;
@@ -20,15 +20,10 @@ use gpuvmk_host::size::show_size;
 use gpuvmk_scheduler::share::Share;
 
 use gpuvmk_fifo_virt::CopiedBytes;
-use gpuvmk_pci::CardUse;
 use gpuvmk_scheduler::Account;
 
 /// The smallest size that is listed as a type.
 const SMALLEST_TYPE: u64 = 64 << 20;
-
-fn card_status(used: CardUse) -> CardStatus {
-    CardStatus { reads: used.reads, writes: used.writes, reached: used.reached }
-}
 
 /// A granted share, for operators to read.
 pub(super) fn share_status(share: Share) -> ShareStatus {
@@ -179,7 +174,7 @@ impl Machine {
                 policy: self.scheduler.policy().into(),
                 slice_us: settings.slice.map(micros),
                 period_us: settings.period.map(micros),
-                card: self.hardware.driver.card_use().map(card_status),
+                card: self.hardware.driver.card_use(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
                 steps: self.clocks.steps.table(),

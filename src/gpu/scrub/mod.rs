@@ -34,11 +34,11 @@ pub(super) use self::backing::give_back;
 pub use self::channel::REST;
 use self::channel::{Channel, Plan};
 use self::report::Account;
-pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
 use super::budget::LOOK_AGAIN;
 use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
+pub use gpuvmk_control_client::ScrubReport;
 use gpuvmk_host::reaper::{Account as Helper, Pending};
 use gpuvmk_pci::SharedMemory;
 

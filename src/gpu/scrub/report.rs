@@ -2,34 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
-/// Figures since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ScrubReport {
-    /// Who zeroes now: `copy engine` or `processor`.
-    pub by: &'static str,
-    /// Bytes that the copy engine zeroed.
-    pub engine_bytes: u64,
-    /// Time that it had for them, waiting for other channels included, in nanoseconds.
-    pub engine_ns: u64,
-    /// Bytes a second of the copy engine; 0 before it did anything.
-    pub engine_bytes_per_second: u64,
-    /// Bytes that the processor zeroed.
-    pub processor_bytes: u64,
-    /// Time that it took, in nanoseconds.
-    pub processor_ns: u64,
-    /// Bytes that were still zero, because they were untouched.
-    pub untouched_bytes: u64,
-    /// Places that were marked before the copy engine worked, and read back afterwards.
-    pub checked_places: u64,
-    /// Pieces that were not zero then; the processor zeroed them again.
-    pub failed_checks: u64,
-    /// Pieces that the processor had to zero because the copy engine could not.
-    pub fallbacks: u64,
-    /// Why the last time.
-    pub fallback_reason: Option<String>,
-}
+use gpuvmk_control_client::ScrubReport;
 
 /// The figures as they are kept.
 #[derive(Debug, Default)]
@@ -74,7 +47,7 @@ impl Account {
         let ScrubReport { engine_bytes, engine_ns, .. } = self.figures;
         let rate = u128::from(engine_bytes).saturating_mul(1_000_000_000).checked_div(engine_ns.into());
         ScrubReport {
-            by,
+            by: by.into(),
             engine_bytes_per_second: rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX)),
             ..self.figures.clone()
         }

@@ -93,7 +93,7 @@ fn engine_zeroes_the_piece_and_nothing_beside_it() {
         assert_eq!(bench.count(0, SCRUB_PIECE, 0), 4 << 20);
         assert_eq!(bench.count(SCRUB_PIECE, 2 * GRANULE - SCRUB_PIECE, 0x5a), 28 << 20);
         let report = bench.report();
-        assert_eq!((report.by, report.engine_bytes, report.processor_bytes), ("copy engine", 4 << 20, 0));
+        assert_eq!((&*report.by, report.engine_bytes, report.processor_bytes), ("copy engine", 4 << 20, 0));
         assert_eq!((report.checked_places, report.failed_checks, report.fallbacks), (64, 0, 0));
         assert!(report.engine_bytes_per_second > 0);
         assert_eq!(bench.ledger.foreign_accesses_of_host(), 0);
@@ -192,7 +192,7 @@ fn engine_that_does_not_finish_is_cut_off_and_comes_back() {
         assert!(began.elapsed() >= PATIENCE && began.elapsed() < Duration::from_secs(1));
         assert_eq!(bench.count(0, SCRUB_PIECE, 0), 4 << 20);
         let report = bench.report();
-        assert_eq!((report.by, report.fallbacks, report.processor_bytes), ("processor", 1, 4 << 20));
+        assert_eq!((&*report.by, report.fallbacks, report.processor_bytes), ("processor", 1, 4 << 20));
         assert!(report.fallback_reason.unwrap().contains("did not finish"));
 
         std::thread::sleep(REST);

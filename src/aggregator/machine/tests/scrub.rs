@@ -122,7 +122,7 @@ fn driver_without_memory_to_lend_goes_on_with_the_processor() {
     let (gpu, fake) = FakeGpu::hopper();
     let mut gpu = EngineScrub::new(Box::new(gpu));
     let report = gpu.scrub_report().unwrap();
-    assert_eq!((report.by, report.fallbacks), ("processor", 1));
+    assert_eq!((&*report.by, report.fallbacks), ("processor", 1));
     assert!(report.fallback_reason.unwrap().contains("lends no memory"));
     assert_eq!(gpu.info().channels, 16);
 
