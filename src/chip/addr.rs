@@ -90,5 +90,5 @@ pub struct TenantId(pub u32);
 /// Smallest page of every MMU involved (CPU, GPU, IOMMU).
 pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 
-/// log2 of it.
+/// log2 of the bytes of such a page.
 pub const PAGE_SHIFT: u32 = 12;

@@ -37,13 +37,13 @@ const SEC2: u8 = FIRST_OFA + OFAS;
 #[serde(try_from = "u8", into = "u8")]
 pub struct EngineNumber<const COUNT: u8>(u8);
 
-/// An engine's number that is none.
+/// A number that no engine of its kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Engine {number} of its kind does not exist; there are {count}, from 0 on")]
 pub struct NoSuchEngine {
-    /// The number.
+    /// The number that was asked for.
     pub number: u8,
-    /// How many engines of the kind there are.
+    /// Number of engines of the kind.
     pub count: u8,
 }
 
@@ -144,7 +144,7 @@ impl Engine {
     /// Copy engine 9.
     pub const COPY9: Self = Self::Copy(EngineNumber(9));
 
-    /// How many engines there are.
+    /// Number of engines.
     pub const COUNT: usize = SEC2 as usize + 1;
 
     /// Every engine, by its place.

@@ -8,7 +8,7 @@
 #[derive(Clone, PartialEq, Eq)]
 pub struct StorageKinds {
     plain: [u8; 256],
-    /// Stands for no kind in `plain`.
+    /// Marks in `plain` a number that is no kind.
     invalid: u8,
 }
 

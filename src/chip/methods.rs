@@ -5,24 +5,24 @@
 /// One method, or a run of equal ones four bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodDef {
-    /// Byte address of the first.
+    /// Byte address of the first method.
     pub method: u16,
-    /// How many.
+    /// Number of methods.
     pub count: u16,
     /// Bits that its data may have set.
     pub mask: u32,
-    /// Name without the class's.
+    /// Name, without that of its class.
     pub name: &'static str,
 }
 
 /// A class of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassDef {
-    /// Number, as SET_OBJECT names it.
+    /// Number of the class, as SET_OBJECT gives it.
     pub class: u16,
     /// Name.
     pub name: &'static str,
-    /// Known methods in ascending order.
+    /// The methods that are known, in ascending order.
     pub methods: &'static [MethodDef],
 }
 

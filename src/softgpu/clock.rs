@@ -9,7 +9,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// Makes a clock that starts at 0 now.
     pub(crate) fn start() -> Self {
         Self { powered_on: Instant::now() }
     }

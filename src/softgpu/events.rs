@@ -1,4 +1,4 @@
-//! The way back to whoever drives the GPU.
+//! Reports events to the register face or driver above the core.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use gpuvmk_backend::EngineEvents;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 
-/// Who is told of what happens.
+/// The receiver of events.
 #[derive(Default)]
 pub(crate) struct Events {
     receiver: OnceLock<Arc<dyn EngineEvents>>,
@@ -19,7 +19,7 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    /// The first caller wins; there is one.
+    /// Sets the receiver. Only the first call counts.
     pub(crate) fn connect(&self, receiver: Arc<dyn EngineEvents>) {
         if self.receiver.set(receiver).is_err() {
             log::warn!("softgpu: a second receiver of events was refused");
@@ -53,7 +53,7 @@ impl Events {
     }
 }
 
-/// The number that the driver has for a channel: hardware's own, since nobody is between the two.
+/// The driver's number of a channel. It is hardware's own number, since nothing translates between the two.
 pub(crate) const fn driver_number(HostChannel(number): HostChannel) -> GuestChannel {
     GuestChannel(number)
 }

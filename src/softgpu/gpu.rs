@@ -70,7 +70,7 @@ impl SoftGpu {
         self.function.backend().ledger()
     }
 
-    /// Accesses of note.
+    /// Counts of accesses that are of note to operators.
     pub fn counters(&self) -> FaceCounters {
         self.function.counters()
     }

@@ -21,7 +21,7 @@ use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_gpu::OwnershipLedger;
 
-/// For whom an access is made.
+/// The party for which an access is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Actor {
     /// The channel's own work: may reach its tenant's memory.
@@ -65,11 +65,11 @@ pub struct Ledger {
     number: u64,
     /// Counts changes of `system`.
     generation: AtomicU64,
-    /// By page.
+    /// The label of each page of VRAM.
     vram: Vec<AtomicU32>,
     system: RwLock<BTreeMap<u64, Label>>,
     channels: Vec<AtomicU32>,
-    /// Channels that the log has told of already.
+    /// Channels of which the log has told already.
     reported: Vec<AtomicBool>,
     foreign: Mutex<HashMap<u32, u64>>,
     /// Nanoseconds that engines worked for each channel since it has its owner.
@@ -82,7 +82,7 @@ pub struct Ledger {
 type EngineTimes = [AtomicU64; Engine::COUNT];
 
 impl Ledger {
-    /// For `vram` bytes and `channels` channels.
+    /// A ledger for `vram` bytes and `channels` channels.
     pub(super) fn new(vram: u64, channels: u16) -> Self {
         let pages = usize::try_from(vram / PAGE_SIZE).unwrap_or(0);
         let channels = usize::from(channels);
@@ -179,7 +179,7 @@ impl Ledger {
                     }
                     at = label.last + 1;
                 }
-                // Bus addresses without a label are the host's.
+                // Bus addresses without a label belong to the host.
                 allowed(0)
             }
         }

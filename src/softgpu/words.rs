@@ -1,4 +1,4 @@
-//! Words of memory, little-endian.
+//! Reads little-endian words of memory.
 
 /// The 64 bits at `offset` of a block; 0 beyond its end.
 pub(crate) fn read_u64(block: &[u8], offset: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! The engines of a GF100, and what each unit knows them by.
+//! The engines of a GF100, with the numbers by which each unit knows them.
 //!
 //! Source: envytools `rnndb/fifo/gf100_pfifo.xml`, docs/hw/pm/pdaemon/counter.rst; nouveau
 //! `nvkm/engine/fifo/gf100.c`.
@@ -17,10 +17,10 @@ pub const GRAPHICS_NUMBER: u8 = 0;
 pub const COPY0_NUMBER: u8 = 4;
 /// PFIFO's number of copy engine 1.
 pub const COPY1_NUMBER: u8 = 5;
-/// PFIFO's number of no engine: methods are the driver's business.
+/// PFIFO's number for no engine: the driver executes such methods in software.
 pub const SOFTWARE_NUMBER: u8 = 0x1f;
 
-/// An engine, and what units know it by.
+/// An engine, with the numbers by which units know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineIds {
     /// The engine.

@@ -131,17 +131,17 @@ pub mod graphics {
 pub mod m2mf {
     use super::{MethodDef, method, run};
 
-    /// Number.
+    /// Number of the class.
     pub const CLASS: u16 = crate::nv::classes::FERMI_MEMORY_TO_MEMORY_FORMAT_A.method_class();
     /// Block shape of the source.
     pub const TILING_MODE_IN: u16 = 0x204;
-    /// The same of the target.
+    /// Block shape of the target.
     pub const TILING_MODE_OUT: u16 = 0x220;
     /// Target address bits 39:32.
     pub const OFFSET_OUT_HIGH: u16 = 0x238;
     /// Target address bits 31:0.
     pub const OFFSET_OUT_LOW: u16 = 0x23c;
-    /// Starts.
+    /// Starts the copy.
     pub const EXEC: u16 = 0x300;
     /// Data for an EXEC from the command stream.
     pub const DATA: u16 = 0x304;
@@ -153,9 +153,9 @@ pub mod m2mf {
     pub const PITCH_IN: u16 = 0x314;
     /// Bytes from a target line to the next, signed.
     pub const PITCH_OUT: u16 = 0x318;
-    /// Bytes of a line.
+    /// Number of bytes of a line.
     pub const LINE_LENGTH_IN: u16 = 0x31c;
-    /// Lines.
+    /// Number of lines.
     pub const LINE_COUNT: u16 = 0x320;
     /// Query address bits 39:32.
     pub const QUERY_ADDRESS_HIGH: u16 = 0x32c;
@@ -184,9 +184,9 @@ pub mod m2mf {
                 /// The query is written afterwards.
                 WRITE: 2,
             },
-            /// The target has a pitch; clear: blocks.
+            /// The target has a pitch; clear: it is made of blocks.
             8:8 LINEAR_OUT,
-            /// The source has a pitch; clear: blocks.
+            /// The source has a pitch; clear: it is made of blocks.
             4:4 LINEAR_IN,
             /// The data comes from the command stream.
             0:0 PUSH
@@ -231,7 +231,7 @@ pub mod query {
     pub const ADDRESS_LOW: u16 = 0x1b04;
     /// Value to write.
     pub const SEQUENCE: u16 = 0x1b08;
-    /// Writes.
+    /// Writes the report.
     pub const GET: u16 = 0x1b0c;
 
     crate::fields! {
@@ -272,13 +272,13 @@ pub mod pcopy {
 
     /// Does nothing.
     pub const NOP: u16 = 0x100;
-    /// Does nothing that shows.
+    /// Does nothing that software can see.
     pub const PM_TRIGGER: u16 = 0x140;
     /// Block shape of the source: log2 of width, height and depth over a GOB, four bits each.
     pub const SRC_TILE_MODE: u16 = 0x200;
-    /// The same of the target.
+    /// Block shape of the target.
     pub const DST_TILE_MODE: u16 = 0x220;
-    /// Starts.
+    /// Starts the copy.
     pub const EXEC: u16 = 0x300;
     /// Makes writes visible in memory.
     pub const WRCACHE_FLUSH: u16 = 0x304;
@@ -294,9 +294,9 @@ pub mod pcopy {
     pub const SRC_PITCH: u16 = 0x31c;
     /// Bytes from a target line to the next.
     pub const DST_PITCH: u16 = 0x320;
-    /// Bytes of a line.
+    /// Number of bytes of a line.
     pub const X_COUNT: u16 = 0x324;
-    /// Lines.
+    /// Number of lines.
     pub const Y_COUNT: u16 = 0x328;
     /// Query address bits 39:32.
     pub const QUERY_ADDRESS_HIGH: u16 = 0x338;
@@ -315,9 +315,9 @@ pub mod pcopy {
             13:13 QUERY_SHORT,
             /// The query is written afterwards.
             12:12 QUERY,
-            /// The target has a pitch; clear: blocks.
+            /// The target has a pitch; clear: it is made of blocks.
             8:8 DST_LINEAR,
-            /// The source has a pitch; clear: blocks.
+            /// The source has a pitch; clear: it is made of blocks.
             4:4 SRC_LINEAR,
             /// Components are swizzled.
             0:0 FORMAT

@@ -44,7 +44,7 @@ pub const RAMFC_GP_BASE_HI: u64 = 0x4c;
 pub const RAMFC_PB_PUT: u64 = 0x5c;
 /// RAMFC: the header that still has words to come.
 pub const RAMFC_PB_HEADER: u64 = 0x84;
-/// RAMFC: how many.
+/// RAMFC: number of words that the header still has to come.
 pub const RAMFC_PB_COUNT: u64 = 0x88;
 /// RAMFC: engine numbers by subchannel, a byte each, two words.
 pub const RAMFC_ENGINES: u64 = 0xa4;
@@ -52,7 +52,7 @@ pub const RAMFC_ENGINES: u64 = 0xa4;
 pub const RAMFC_CURRENT_ENGINE: u64 = 0xac;
 /// RAMFC: a method that waits for its engine.
 pub const RAMFC_METHOD0: u64 = 0xc0;
-/// RAMFC: its data.
+/// RAMFC: data of the method that waits.
 pub const RAMFC_DATA0: u64 = 0xc4;
 
 crate::fields! {
@@ -96,7 +96,7 @@ pub const GRAPHICS_CONTEXT_LO: u64 = 0x210;
 pub const GRAPHICS_CONTEXT_HI: u64 = 0x214;
 /// Pointer to the context of copy engine 0, in the same form.
 pub const COPY0_CONTEXT_LO: u64 = 0x230;
-/// From the pointer of a copy engine to that of the next.
+/// Bytes from the pointer of a copy engine to that of the next.
 pub const COPY_CONTEXT_STRIDE: u64 = COPY1_CONTEXT_LO - COPY0_CONTEXT_LO;
 /// Pointer to the context of copy engine 1, in the same form.
 pub const COPY1_CONTEXT_LO: u64 = 0x240;

@@ -1,4 +1,4 @@
-//! Structures that others lay out.
+//! Checks that structures have the layout that hardware or firmware expects.
 
 /// Asserts at build time that a structure has the size and the offsets that the other side expects:
 /// `layout!(Name, 16, field @ 8)`.

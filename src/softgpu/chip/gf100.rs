@@ -1,4 +1,4 @@
-//! GF100.
+//! Describes the GF100 to the engine core: its FIFO, address widths, engines and host methods.
 
 use super::{Description, EngineRow};
 use crate::class::copy::Copy;
@@ -7,7 +7,7 @@ use crate::fifo::ramfc::{AddressMasks, NARROW};
 use crate::pbdma::host::fermi::Fermi;
 use gpuvmk_chip::{Engine, gf100};
 
-/// The chip.
+/// The description of a GF100.
 pub(crate) static GF100: Description = Description {
     channels: gf100::CHANNELS,
     pbdmas: gf100::PBDMAS,

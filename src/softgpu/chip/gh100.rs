@@ -1,4 +1,4 @@
-//! GH100.
+//! Describes the GH100 to the engine core: its FIFO, address widths, engines and host methods.
 
 use super::{Description, EngineRow};
 use crate::class::hopper_copy::HopperCopy;
@@ -8,10 +8,10 @@ use crate::pbdma::host::hopper::Hopper;
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Engine, gh100};
 
-/// Channels that the executor has: a bound for its tables, not hardware's (which has 2048 a runlist).
+/// Number of channels. It bounds the executor's tables; hardware has 2048 a runlist.
 const GH100_CHANNELS: u16 = 512;
 
-/// The chip, as far as an executor needs it. One PBDMA an engine, so that all engines can be busy at once.
+/// The description of a GH100. It has one PBDMA for each engine, so that all engines can be busy at once.
 pub(crate) static GH100: Description = Description {
     channels: GH100_CHANNELS,
     pbdmas: 4,

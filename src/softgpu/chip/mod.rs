@@ -1,5 +1,5 @@
-//! What distinguishes the chips whose engine core this is: a description of each, and the only place where
-//! engines, classes and the host unit's methods are put together.
+//! Descriptions of the chips that the engine core can be. This is the only place where a chip's engines,
+//! classes and host methods are put together.
 
 mod gf100;
 mod gh100;
@@ -12,30 +12,30 @@ use gpuvmk_chip::{Engine, EngineSet};
 pub(crate) use self::gf100::GF100;
 pub(crate) use self::gh100::GH100;
 
-/// A chip, as its engine core sees it. How page tables are walked is not part of it: see
+/// A chip, as its engine core sees it. The format of its page tables is described apart: see
 /// [`crate::mmu::walker::Walker`].
 #[derive(Debug)]
 pub(crate) struct Description {
-    /// Channels of the FIFO.
+    /// Number of channels of the FIFO.
     pub(crate) channels: u16,
-    /// PBDMA units; each is a thread.
+    /// Number of PBDMAs. Each gets a thread.
     pub(crate) pbdmas: u8,
-    /// Engines, and what each is.
+    /// The engines, with the models of what they execute.
     pub(crate) engines: &'static [EngineRow],
-    /// How wide addresses are.
+    /// Widths of virtual and USERD addresses.
     pub(crate) masks: AddressMasks,
-    /// log2 of the page sizes, ascending.
+    /// log2 of each page size, in ascending order.
     pub(crate) page_shifts: &'static [u8],
-    /// The host unit's methods.
+    /// Executes the methods of the host unit, which are not for an engine.
     pub(crate) host: &'static dyn HostClass,
 }
 
 /// An engine of a chip.
 #[derive(Debug)]
 pub(crate) struct EngineRow {
-    /// Which it is.
+    /// The engine's name.
     pub(crate) engine: Engine,
-    /// Makes its model, as after power-on.
+    /// Makes the engine's model in its state after power-on.
     pub(crate) model: fn() -> Box<dyn Model>,
 }
 

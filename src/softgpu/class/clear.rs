@@ -1,14 +1,14 @@
-//! Zeroing of memory that lies in one piece. Hardware has ways that are faster than to write every byte;
-//! here, whole pages of video memory go back to the system, which has zeros for whoever looks at them again.
+//! Zeroes memory that lies in one piece. Whole pages of VRAM are given back to the host's kernel, which shows
+//! zeroes at the next access; that is faster than writing every byte.
 
 use super::layout::{Layout, Surface};
 use crate::engine::model::{Progress, Run};
 use gpuvmk_chip::channel_event::MmuFault;
 
-/// Bytes between two looks at the clock.
+/// Number of bytes that are zeroed between two looks at the clock.
 const STEP: u64 = 1 << 20;
 
-/// Bytes that follow each other from the beginning of a surface's first line on, all to be zero.
+/// A contiguous range of a surface that is to be zeroed, from the beginning of its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clear {
     target: Surface,
@@ -16,8 +16,8 @@ pub(super) struct Clear {
 }
 
 impl Clear {
-    /// `count` lines of `length` bytes, if they lie without gaps; nobody gains by it where there are few
-    /// bytes.
+    /// Makes one range of `count` lines of `length` bytes. `None` if there are gaps between the lines, or if
+    /// the range is too small to gain anything.
     pub(super) fn of(target: Surface, length: u64, count: u64) -> Option<Self> {
         let Layout::Pitch(pitch) = target.layout else { return None };
         let gapless = count == 1 || u64::try_from(pitch) == Ok(length);
@@ -25,7 +25,7 @@ impl Clear {
         Some(Self { target, total })
     }
 
-    /// Goes on after `done` bytes until the end or a pause.
+    /// Continues after `done` bytes, and stops at the end or when it has to pause.
     pub(super) fn advance(&self, run: &Run<'_>, done: &mut u64) -> Result<Progress, MmuFault> {
         while *done < self.total {
             let (va, bytes) = self.target.locate(0, *done, (self.total - *done).min(STEP));

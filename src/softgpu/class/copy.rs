@@ -10,14 +10,15 @@ use gpuvmk_chip::gf100::methods::{host, pcopy};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::stream::Method;
 
-/// Words of the context: the stored methods, the object, EXEC, whether it runs, and how far it got.
+/// Number of words of the context: the stored methods, the object, EXEC, whether a copy runs, and how far it
+/// got.
 const SAVED_WORDS: usize = pcopy::STATE.len() + 7;
 
 /// Bytes of the context image that the firmware uses.
 const IMAGE_SIZE: usize = 256;
 const _: () = assert!(SAVED_WORDS * 4 <= IMAGE_SIZE);
 
-/// The engine's context.
+/// State of a copy engine; a channel's context holds it while another channel has the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     object: u32,
@@ -147,7 +148,7 @@ impl Model for Copy {
         let mut next = || words.next().unwrap_or(0);
         self.object = next();
         for (word, def) in self.words.iter_mut().zip(pcopy::STATE) {
-            // The image is the driver's to write: limits hold here too.
+            // The driver can write the image, so that the limits are checked here too.
             *word = next() & def.mask;
         }
         self.exec = next();

@@ -10,13 +10,13 @@ use gpuvmk_chip::gf100::methods::{self, graphics, host, query};
 use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
 use gpuvmk_chip::stream::Method;
 
-/// Words of a class's report methods.
+/// Number of words of a class's report methods.
 const REPORT_WORDS: usize = 3;
 
-/// Words of the saved state: classes, notifier address, queries of 3D and compute, M2MF.
+/// Number of words of the saved state: classes, notifier address, queries of 3D and compute, M2MF.
 const SAVED_WORDS: usize = 8 + 2 + 2 * REPORT_WORDS + m2mf::SAVED_WORDS;
 
-/// Where the state begins in the image, behind the header that the loader looks at.
+/// Offset of the state in the image. The header that the context loader reads lies before it.
 const STATE_OFFSET: u64 = 0x100;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= GRAPHICS_CONTEXT_SIZE as u64);
 
@@ -70,12 +70,12 @@ impl Query {
     }
 }
 
-/// The engine's context.
+/// State of the graphics engine; a channel's context holds it while another channel has the engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Graphics {
-    /// Class by subchannel; 0 is none.
+    /// Class bound to each subchannel; 0 if none is.
     classes: [u16; 8],
-    /// High and low word.
+    /// Address of the notifier: its high word, then its low word.
     notifier: [u32; 2],
     threed: Query,
     compute: Query,

@@ -1,8 +1,8 @@
-//! A copy engine of class c8b5.
+//! The copy engine of class c8b5.
 //!
-//! Refused, with the engine's own error, as hardware refuses what it was not set up for: physical addresses,
-//! encryption, video protection, scrubbing, semaphores with conditional interrupts, conditional launches, and
-//! fields that the class does not have.
+//! The following is refused with the engine's own error, as hardware refuses what it was not set up for:
+//! physical addresses, encryption, video protection, scrubbing, semaphores with conditional interrupts,
+//! conditional launches, and fields that the class does not have.
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::remap::{Remap, Select};
@@ -23,32 +23,32 @@ use gpuvmk_chip::stream::Method;
 /// Addresses of these classes are as wide as the widest page tables' are.
 const VA_MAX: u64 = Gmmu::V3.va_max();
 
-/// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
+/// Number of words of the context: the methods, LAUNCH_DMA, whether a copy runs, and how far it got.
 const SAVED_WORDS: usize = METHODS.len() + 6;
 
 /// Bytes of a copy context image.
 pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
-/// ROBUST_CHANNEL_CE0_ERROR; those of engines 1 and 2 follow.
+/// ROBUST_CHANNEL_CE0_ERROR. The numbers of engines 1 and 2 follow it.
 const CE0_ERROR: u32 = 39;
-/// ROBUST_CHANNEL_CE3_ERROR; others follow.
+/// ROBUST_CHANNEL_CE3_ERROR. The numbers of later engines follow it.
 const CE3_ERROR: u32 = 70;
 
-/// log2 of the largest block, in GOBs.
+/// log2 of the largest number of GOBs that a block may be high or deep.
 const MAX_BLOCK_SHIFT: u32 = 5;
 
-/// The engine's context.
+/// State of a copy engine; a channel's context holds it while another channel has the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct HopperCopy {
-    /// Which engine it is.
+    /// Number of this copy engine.
     number: u8,
     words: [u32; METHODS.len()],
     launch: u32,
     position: Option<Position>,
 }
 
-/// What a launch moves.
+/// The work that a launch starts.
 enum Work {
     Nothing,
     Copy(Transfer),
@@ -60,7 +60,7 @@ fn index(method: u16) -> Option<usize> {
 }
 
 impl HopperCopy {
-    /// Engine `number`, as after power-on.
+    /// Copy engine `number` in its state after power-on.
     pub(crate) fn new(number: u8) -> Self {
         let mut words = [0; METHODS.len()];
         let enable = index(copy::SET_RENDER_ENABLE_C).and_then(|index| words.get_mut(index));
@@ -70,7 +70,7 @@ impl HopperCopy {
         Self { number, words, launch: 0, position: None }
     }
 
-    /// What hardware calls a launch that it refuses.
+    /// The error by which hardware reports a launch that it refuses.
     fn refusal(&self) -> Refusal {
         let number = u32::from(self.number);
         Refusal::Robust(number.checked_sub(3).map_or(CE0_ERROR + number, |above| CE3_ERROR + above))
@@ -112,7 +112,7 @@ impl HopperCopy {
         Ok(())
     }
 
-    /// Checks that a launch asks for nothing that is not there.
+    /// Refuses a launch that asks for anything that this model does not do.
     fn check(&self, data: u32) -> Result<(), Refusal> {
         let refused = [
             LAUNCH_DMA::SRC_TYPE,
@@ -144,7 +144,8 @@ impl HopperCopy {
         reduction.supports(operand(data), signed).then_some(reduction)
     }
 
-    /// One side of a launch. `element` is the size of what widths and origins count.
+    /// The source or the target of a launch. `element` is the number of bytes that widths and origins are
+    /// counted in.
     fn surface(&self, side: &Side, element: u64) -> Result<Surface, Refusal> {
         let layout = if side.linear.is_set(self.launch) {
             Layout::Pitch(i64::from(self.word(side.pitch).cast_signed()))
@@ -243,7 +244,7 @@ fn operand(data: u32) -> Operand {
     if LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(data) { Operand::DoubleWord } else { Operand::Word }
 }
 
-/// The methods of one side.
+/// The methods that describe the source or the target.
 struct Side {
     address: u16,
     pitch: u16,

@@ -1,4 +1,4 @@
-//! Hopper's graphics engine, as far as an executor goes: inline to memory, reports and notifiers.
+//! Hopper's graphics engine, as far as this GPU executes it: inline to memory, reports and notifiers.
 //!
 //! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
 //! thousands of such methods. What would run a shader or draw is refused: a launch that does nothing would
@@ -18,26 +18,26 @@ use gpuvmk_chip::methods::find;
 use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::stream::Method;
 
-/// Words of the saved state: classes, notifier, and what the classes have.
+/// Number of words of the saved state: classes, notifier, and the state of each class.
 const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS;
 
-/// Bytes of the image before the state: the header that a loader looks at.
+/// Number of bytes of the image before the state: the header that the context loader reads.
 const STATE_OFFSET: u64 = 0x100;
 
 /// Bytes of a graphics context image.
 pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
-/// The engine's context.
+/// State of the graphics engine; a channel's context holds it while another channel has the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct HopperGraphics {
-    /// Class by subchannel.
+    /// Class bound to each subchannel.
     classes: [u16; 8],
-    /// High and low word.
+    /// Address of the notifier: its high word, then its low word.
     notifier: [u32; 2],
     threed: Reports,
     compute: Reports,
-    /// Inline data of the class of that name, of 3D, and of compute.
+    /// Inline to memory of the class of that name, of 3D, and of compute.
     inline: [InlineToMemory; 3],
 }
 
@@ -72,7 +72,7 @@ fn launches(class: u16, method: u16, data: u32) -> bool {
     }
 }
 
-/// Says once what this GPU cannot do, and always which method asked for it.
+/// Refuses a method that would draw or run a shader. The explanation is logged once, the method each time.
 fn refuse_launch(class: u16, method: u16) -> Refusal {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let name = lookup(class, method).map_or("?", |def| def.name);

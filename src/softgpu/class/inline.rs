@@ -1,5 +1,5 @@
-//! Inline to memory, as Kepler and later have it: class a140, and the same methods in the 3D and compute
-//! classes.
+//! Inline to memory: writes words of the command stream to a surface. Class a140 has these methods since
+//! Kepler, and so have the 3D and compute classes.
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::Inline;
@@ -14,17 +14,17 @@ use gpuvmk_chip::gmmu::Gmmu;
 /// Addresses of these classes are as wide as the widest page tables' are.
 const VA_MAX: u64 = Gmmu::V3.va_max();
 
-/// Words kept: methods 0x180 to 0x1fc.
+/// Number of method words that are kept: methods 0x180 to 0x1fc.
 const WORDS: usize = ((inline::LAST - inline::FIRST) / 4 + 1) as usize;
 
-/// Words of [`InlineToMemory::save`].
+/// Number of words that [`InlineToMemory::save`] gives.
 pub(super) const SAVED_WORDS: usize = WORDS + 3;
 
-/// The state of one class.
+/// State of the methods in one class.
 #[derive(Clone, Debug)]
 pub(super) struct InlineToMemory {
     words: [u32; WORDS],
-    /// Bytes written since the launch, while data is expected.
+    /// Number of bytes written since the launch; `None` while no data is expected.
     done: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl InlineToMemory {
         }
     }
 
-    /// Executes a method if it is one of these.
+    /// Executes the method if it belongs to inline to memory.
     pub(super) fn method(
         &mut self,
         run: &Run<'_>,
@@ -124,13 +124,13 @@ impl InlineToMemory {
         Ok(())
     }
 
-    /// The state as words: what goes on in the first three, then the methods.
+    /// The state as words: progress in the first three, then the methods.
     pub(super) fn save(&self) -> impl Iterator<Item = u32> {
         let [low, high] = crate::words::halves(self.done.unwrap_or(0));
         [self.done.is_some().into(), low, high].into_iter().chain(self.words)
     }
 
-    /// Takes over what [`InlineToMemory::save`] gave.
+    /// Restores the state from the words that [`InlineToMemory::save`] gave.
     pub(super) fn load(&mut self, words: &mut impl Iterator<Item = u32>) {
         let mut next = || words.next().unwrap_or(0);
         let expected = next() != 0;

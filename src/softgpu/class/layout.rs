@@ -1,4 +1,4 @@
-//! Where the bytes of a surface lie: in lines with a pitch, or in blocks.
+//! Where the bytes of a surface lie in memory: in lines with a pitch, or in blocks.
 //!
 //! A block-linear surface is made of GOBs of 64 bytes by 8 lines, stacked to blocks of 2^n GOBs in height and
 //! depth; blocks follow each other along x, then y, then z. Inside a GOB, pieces of 16 bytes are shuffled. No
@@ -14,7 +14,7 @@ const GOB_HEIGHT_SHIFT: u32 = 3;
 /// How the bytes of a GOB follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gob {
-    /// Line by line. (What Fermi really does, nobody has to know.)
+    /// The lines follow each other. Fermi's true order is not known here and does not matter.
     Lines,
     /// Sectors of 16 bytes by 2 lines, two side by side, two such pairs below each other, and so on, as
     /// colour and copies have it since Turing.
@@ -22,7 +22,7 @@ pub(super) enum Gob {
 }
 
 impl Gob {
-    /// Offset of a byte; both are inside the GOB.
+    /// Offset in the GOB of a byte at (x, y), which must lie inside the GOB.
     fn offset(self, x: u64, y: u64) -> u64 {
         match self {
             Self::Lines => y << GOB_WIDTH_SHIFT | x,
@@ -46,7 +46,7 @@ impl Gob {
 /// The shape of a block-linear surface, and where in it a rectangle begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
-    /// Inside a GOB.
+    /// Order of the bytes inside a GOB.
     pub(super) gob: Gob,
     /// log2 of a block's height in GOBs.
     pub(super) height_shift: u32,
@@ -56,20 +56,20 @@ pub(super) struct Blocks {
     pub(super) width: u64,
     /// Lines of a slice.
     pub(super) height: u64,
-    /// First byte in a line.
+    /// Byte of a line at which the rectangle begins.
     pub(super) x: u64,
-    /// First line.
+    /// Line at which the rectangle begins.
     pub(super) y: u64,
-    /// Slice.
+    /// Slice in which the rectangle lies.
     pub(super) z: u64,
 }
 
 /// How a rectangle of bytes lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Lines at this distance in bytes.
+    /// Lines follow each other at this distance in bytes.
     Pitch(i64),
-    /// Blocks.
+    /// The surface is block-linear.
     Blocks(Blocks),
 }
 
@@ -78,9 +78,9 @@ pub(super) enum Layout {
 pub(super) struct Surface {
     /// Virtual address of the surface.
     pub(super) base: u64,
-    /// How it lies there.
+    /// Its layout in memory.
     pub(super) layout: Layout,
-    /// Address bits that the engine puts out.
+    /// Mask of the virtual address bits that the engine uses.
     pub(super) va_max: u64,
 }
 

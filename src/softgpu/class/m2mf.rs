@@ -13,27 +13,27 @@ use gpuvmk_chip::gf100::methods::{lookup, m2mf};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_INTR;
 
-/// First method that is kept.
+/// The first method whose word is kept.
 const FIRST: u16 = 0x200;
 
-/// Words kept: methods 0x200 to 0x3fc.
+/// Number of method words that are kept: methods 0x200 to 0x3fc.
 const WORDS: usize = 0x80;
 
-/// Words of [`M2mf::save`].
+/// Number of words that [`M2mf::save`] gives.
 pub(super) const SAVED_WORDS: usize = WORDS + 5;
 
-/// What goes on.
+/// The operation under way, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Activity {
     #[default]
     Idle,
-    /// A copy, paused or running.
+    /// A copy, running or paused.
     Copy(Position),
-    /// Waiting for words of the command stream; that many bytes have been written.
+    /// The class waits for words of the command stream. The number says how many bytes have been written.
     Inline(u64),
 }
 
-/// The class's state.
+/// State of the class.
 #[derive(Clone, Debug)]
 pub(super) struct M2mf {
     words: [u32; WORDS],
@@ -137,7 +137,7 @@ impl M2mf {
         self.resume(run, effects)
     }
 
-    /// Goes on copying, if a copy is under way.
+    /// Continues the copy, if one is under way.
     pub(super) fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
         let Activity::Copy(mut position) = self.activity else { return Ok(Progress::Done) };
         let transfer = Transfer {
@@ -186,7 +186,7 @@ impl M2mf {
         Ok(())
     }
 
-    /// The state as words: what goes on in the first five, then the methods.
+    /// The state as words: the operation under way in the first five, then the methods.
     pub(super) fn save(&self) -> impl Iterator<Item = u32> {
         let (kind, first, second) = match self.activity {
             Activity::Idle => (0, 0, 0),
@@ -200,7 +200,7 @@ impl M2mf {
         [kind, a, b, c, d].into_iter().chain(self.words)
     }
 
-    /// Takes over what [`M2mf::save`] gave.
+    /// Restores the state from the words that [`M2mf::save`] gave.
     pub(super) fn load(&mut self, words: &mut impl Iterator<Item = u32>) {
         let mut next = || words.next().unwrap_or(0);
         let kind = next();

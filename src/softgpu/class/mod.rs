@@ -1,5 +1,5 @@
-//! Classes: what engines execute, each with its methods and its saved state. They see their channel's memory,
-//! the clock and the wish to pause, and nothing else of the GPU.
+//! Classes are what engines execute. Each class has its methods and its saved state. It sees its channel's
+//! memory, the clock and whether it has to pause, and nothing else of the GPU.
 //!
 //! Fermi's graphics engine is [`graphics`] with [`m2mf`], its copy engines are [`copy`]. Hopper's are
 //! [`hopper_graphics`] with [`inline`] and [`report`], and [`hopper_copy`] with [`remap`]. What they share:

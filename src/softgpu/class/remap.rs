@@ -1,5 +1,5 @@
-//! A copy whose elements are put together anew: components of 1 to 4 bytes, each from any component of the
-//! source or from a constant, or left as it is. Fills are copies that use nothing but constants.
+//! A copy that composes each target element of components of 1 to 4 bytes. A component comes from any
+//! component of the source or from a constant, or stays as it was. A fill is a copy that uses constants only.
 
 use super::clear::Clear;
 use super::layout::Surface;
@@ -7,10 +7,10 @@ use super::transfer::{Position, QUANTUM, RUN_COST};
 use crate::engine::model::{Progress, Run};
 use gpuvmk_chip::channel_event::MmuFault;
 
-/// Most components of an element.
+/// The most components that an element may have.
 const COMPONENTS: usize = 4;
 
-/// Elements that are put together at once: bounds buffers to 64 KiB.
+/// Number of elements that are composed at a time. It bounds buffers to 64 KiB.
 const BATCH: u64 = 4096;
 
 /// Where a component of the target comes from.
@@ -20,18 +20,18 @@ pub(super) enum Select {
     Source(u8),
     /// A constant, of which the low bytes count.
     Constant(u32),
-    /// Nowhere: it stays.
+    /// Nowhere: the target keeps its bytes.
     Keep,
 }
 
-/// What, and from where to where. Surfaces, origins and pitches are in bytes.
+/// A remapped copy. Surfaces, origins and pitches are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remap {
     pub(super) source: Surface,
     pub(super) target: Surface,
-    /// Elements of a line.
+    /// Number of elements of a line.
     pub(super) length: u64,
-    /// Lines.
+    /// Number of lines.
     pub(super) count: u64,
     /// Bytes of a component, 1 to 4.
     pub(super) component: usize,
@@ -39,7 +39,7 @@ pub(super) struct Remap {
     pub(super) sources: usize,
     /// Components of a target element, 1 to 4.
     pub(super) targets: usize,
-    /// By component of the target.
+    /// The source of each component of the target.
     pub(super) selects: [Select; COMPONENTS],
 }
 
@@ -48,7 +48,8 @@ impl Remap {
         self.selects.into_iter().take(self.targets)
     }
 
-    /// The same as zeroing, if nothing but zeros is written, to one piece of memory.
+    /// Gives the copy as a [`clear`](super::clear) of memory, if it writes nothing but zeroes to one piece of
+    /// memory.
     fn as_clear(&self) -> Option<Clear> {
         let used = u32::MAX >> (32 - 8 * self.component.clamp(1, 4));
         let zero = |select| matches!(select, Select::Constant(value) if value & used == 0);
@@ -56,7 +57,7 @@ impl Remap {
         clear.filter(|_| self.selects().all(zero))
     }
 
-    /// Goes on from `position`, which counts elements, until the end or a pause.
+    /// Continues at `position`, which counts elements, and stops at the end or when it has to pause.
     pub(super) fn advance(&self, run: &Run<'_>, position: &mut Position) -> Result<Progress, MmuFault> {
         if self.length == 0 {
             return Ok(Progress::Done);
@@ -92,7 +93,7 @@ impl Remap {
         Ok(Progress::Done)
     }
 
-    /// Puts one element together.
+    /// Composes one element.
     fn element(&self, element: &mut [u8], source: &[u8]) {
         for (place, select) in element.chunks_exact_mut(self.component).zip(self.selects()) {
             match select {
@@ -105,7 +106,7 @@ impl Remap {
         }
     }
 
-    /// Puts some elements of a line together. Returns what it cost.
+    /// Composes some elements of a line. Returns the cost, in bytes of copying.
     fn batch(&self, run: &Run<'_>, position: Position, elements: u64) -> Result<u64, MmuFault> {
         let count = usize::try_from(elements).unwrap_or(0);
         let source_size = self.component * self.sources;
@@ -128,7 +129,7 @@ impl Remap {
                 self.element(element, source.get(index * source_size..).unwrap_or_default());
             }
         } else {
-            // All elements are the same: what is there is doubled until there is enough.
+            // All elements are the same: the buffer is filled by doubling what it holds.
             if let Some(first) = target.get_mut(..target_size) {
                 self.element(first, &[]);
             }

@@ -1,6 +1,7 @@
-//! Report semaphores of Hopper's 3D and compute classes, in both forms. Nothing is counted: counters read 0.
+//! Report semaphores of Hopper's 3D and compute classes, in the old and the new form. No events are counted:
+//! every counter reads 0.
 //!
-//! Waiting (acquire) and trapping (software methods) are refused.
+//! Acquires and traps (software methods) are refused.
 
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
@@ -9,16 +10,16 @@ use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 use gpuvmk_chip::gh100::methods::report::ANY::OPERATION;
 use gpuvmk_chip::gh100::methods::report::{self, Form, OLD};
 
-/// Words of the saved state.
+/// Number of words of the saved state.
 pub(super) const SAVED_WORDS: usize = 7;
 
-/// The state of one class: three words of the old form, four of the new one.
+/// State of one class: three words of the old form, four of the new one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reports {
     words: [u32; SAVED_WORDS],
 }
 
-/// The place of a method's word.
+/// The place where a method's word is kept.
 fn index(method: u16) -> Option<usize> {
     match method {
         report::SET_REPORT_SEMAPHORE_A => Some(0),
@@ -33,7 +34,8 @@ fn index(method: u16) -> Option<usize> {
 }
 
 impl Reports {
-    /// Executes a method if it is one of these. `form` is that of the class's REPORT_SEMAPHORE_EXECUTE.
+    /// Executes the method if it belongs to report semaphores. `form` describes the fields of the class's
+    /// REPORT_SEMAPHORE_EXECUTE.
     pub(super) fn method(
         &mut self,
         run: &Run<'_>,
@@ -71,7 +73,7 @@ impl Reports {
         self.words
     }
 
-    /// Takes over what [`Reports::save`] gave.
+    /// Restores the state from the words that [`Reports::save`] gave.
     pub(super) fn load(&mut self, words: &mut impl Iterator<Item = u32>) {
         for word in &mut self.words {
             *word = words.next().unwrap_or(0);
@@ -79,7 +81,7 @@ impl Reports {
     }
 }
 
-/// Writes a report, or reduces. `None`: fields that contradict each other.
+/// Writes a report or carries out a reduction. `None` if the fields contradict each other.
 fn write(
     run: &Run<'_>,
     data: u32,

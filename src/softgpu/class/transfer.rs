@@ -1,5 +1,5 @@
-//! A copy of lines between two surfaces, which can pause between chunks and be taken up again; and lines that
-//! come from the command stream, word by word.
+//! Copies lines between two surfaces; a copy can pause between chunks and continue later. Also writes lines
+//! that come from the command stream, word by word.
 
 use super::clear::Clear;
 use super::layout::{Layout, Surface};
@@ -7,13 +7,14 @@ use crate::engine::model::{Progress, Run};
 use crate::mmu::channel_memory::CHUNK;
 use gpuvmk_chip::channel_event::MmuFault;
 
-/// Work between two looks at the clock, in bytes; a run of any size counts [`RUN_COST`] bytes more.
+/// Number of bytes that are copied between two looks at the clock. Each contiguous run counts as [`RUN_COST`]
+/// bytes more.
 pub(super) const QUANTUM: u64 = 128 << 10;
 
-/// What finding a run costs, in bytes of copying.
+/// Cost of finding a contiguous run, in bytes of copying.
 pub(super) const RUN_COST: u64 = 512;
 
-/// A copy: what, and from where to where.
+/// A copy of lines from one surface to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
     pub(super) source: Surface,
@@ -24,7 +25,8 @@ pub(super) struct Transfer {
     pub(super) count: u64,
 }
 
-/// Lines that are written from the command stream. Words follow each other without padding, across lines too.
+/// Lines that are written from the command stream. Words follow each other without padding, also from one
+/// line to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inline {
     pub(super) target: Surface,
@@ -35,12 +37,13 @@ pub(super) struct Inline {
 }
 
 impl Inline {
-    /// Bytes in all.
+    /// Number of bytes of all lines.
     pub(super) fn total(&self) -> u64 {
         self.length.saturating_mul(self.count)
     }
 
-    /// Stores a word after `done` bytes. Returns how many there are then; what is over at the end is dropped.
+    /// Stores a word after `done` bytes, and returns the number of bytes done then. Bytes of the word beyond
+    /// the last line are dropped.
     pub(super) fn store(&self, run: &Run<'_>, done: u64, data: u32) -> Result<u64, MmuFault> {
         let mut at = done;
         let bytes = data.to_le_bytes();
@@ -58,12 +61,12 @@ impl Inline {
     }
 }
 
-/// How far it got. Zero words are the beginning.
+/// Progress of a copy. As words, all zero is the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Position {
-    /// Lines that are done.
+    /// Number of lines that are done.
     pub(super) line: u64,
-    /// Bytes of the next one that are done.
+    /// Number of bytes of the next line that are done.
     pub(super) at: u64,
 }
 
@@ -79,8 +82,8 @@ impl Transfer {
         }
     }
 
-    /// The same as zeroing, if the one line that is copied has nothing but zeros, and there is one piece to
-    /// copy it to.
+    /// Gives the copy as a [`clear`](super::clear) of memory, if its one source line holds nothing but zeroes
+    /// and its target is one piece of memory.
     fn as_clear(&self, run: &Run<'_>) -> Result<Option<Clear>, MmuFault> {
         let Some(clear) = Clear::of(self.target, self.length, self.count) else { return Ok(None) };
         let Some(size) = usize::try_from(self.length).ok().filter(|_| self.length <= CHUNK) else {
@@ -98,7 +101,7 @@ impl Transfer {
         if joined.length == 0 {
             return Ok(Progress::Done);
         }
-        // The same line again and again: somebody clears memory.
+        // Every line has the same source: this clears or fills memory.
         let fills = joined.source.layout == Layout::Pitch(0) && joined.count > 1;
         if fills && let Some(clear) = joined.as_clear(run)? {
             let mut done = position.line.saturating_mul(joined.length).saturating_add(position.at);

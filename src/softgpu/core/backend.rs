@@ -89,7 +89,7 @@ impl Backend for Core {
         fifo.clear();
         fifo.resetting = false;
         drop(fifo);
-        // Whatever was switched in between the engines' reset and now goes too.
+        // Contexts that were loaded between the engines' reset and now are dropped too.
         for unit in &self.shared.units {
             unit.reset();
         }

@@ -13,7 +13,7 @@ use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
-/// Entries of a runlist: the length field has 12 bits.
+/// Largest number of entries of a runlist: the length field has 12 bits.
 const MAX_RUNLIST: u32 = 0xfff;
 
 /// The channels that a runlist in memory names.
@@ -58,7 +58,7 @@ impl EngineBackend for Core {
     fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>) {
         let channel = hardware_number(channel);
         let mut fifo = self.shared.fifo();
-        // First unbound, so that it leaves whoever has it and nothing of it is saved; then bound.
+        // It is unbound first: it leaves its PBDMA or engine, and nothing of it is saved. Then it is bound.
         fifo.bind(channel, None);
         if let Some(worker) = fifo.channel(channel).and_then(|channel| channel.worker) {
             self.shared.alert(worker);
@@ -136,7 +136,7 @@ impl EngineBackend for Core {
             if let Some(number) = fifo.holder(unit.engine())
                 && let Some(channel) = fifo.channel_mut(number)
             {
-                // Its work is lost: it must not go on as if nothing had happened.
+                // The channel's work is lost, so that it must not continue as if nothing had happened.
                 channel.stopped = true;
                 if let Some(worker) = channel.worker {
                     self.shared.alert(worker);

@@ -55,7 +55,7 @@ impl Core {
         let units = chip.engines.iter().map(|row| Unit::new(row.engine, row.model)).collect();
         let shared = Arc::new(Shared::new(system, fifo, units, chip.pbdmas));
         let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
-        // Those started before an error end with `core`.
+        // Threads that were started before an error end when `core` is dropped.
         for pbdma in 0..chip.pbdmas {
             core.start(format!("pbdma{pbdma}"), Role::Pbdma, move |shared| {
                 thread::run(shared, HostUnit { class: chip.host, masks: chip.masks }, pbdma);
@@ -94,12 +94,12 @@ impl Core {
         self.shared.set_preemption(preemption);
     }
 
-    /// What [`Core::set_preemption`] has set.
+    /// The mode that [`Core::set_preemption`] has set.
     pub(crate) fn preemption(&self) -> Preemption {
         self.shared.preemption()
     }
 
-    /// Who has the channel now.
+    /// The PBDMA or engine that works for the channel now.
     pub(crate) fn worker(&self, channel: HostChannel) -> Option<Worker> {
         self.shared.fifo().channel(channel).and_then(|channel| channel.worker)
     }
@@ -147,7 +147,7 @@ impl Drop for Core {
         self.shared.alert_all();
         self.shared.wake_these(Pbdmas::MAX);
         self.shared.close_inboxes();
-        // Work that leaves its engine between methods only would hold its thread up.
+        // An operation that cannot pause would hold the PBDMA's thread up.
         for unit in &self.shared.units {
             unit.reset();
         }

@@ -1,4 +1,4 @@
-//! Where an engine keeps the context of a channel: the image that the instance block points at.
+//! The context image of a channel on an engine. The channel's instance block points at it.
 //!
 //! The pointer is a virtual address of the channel's own space, or a physical one. Images are read and
 //! written with the privileges of firmware. The graphics image has a header: word 0 counts the entries of the
@@ -19,7 +19,7 @@ use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::gf100::ramin::{COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, aperture};
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 
-/// Entries of a patch list that are applied; the list's page has room for as many.
+/// Largest number of patch list entries that are applied. The list's page has room for as many.
 const MAX_PATCHES: u32 = 512;
 
 /// A write that the patch list asks for.
@@ -29,7 +29,7 @@ pub(crate) struct Patch {
     pub(crate) value: u32,
 }
 
-/// Where an instance block names an engine's context; `None`: nowhere, no chip here has such an engine.
+/// Offset in an instance block of the pointer to an engine's context. `None` if no chip here has that engine.
 pub(crate) fn context_pointer(engine: Engine) -> Option<u64> {
     match engine {
         Engine::Graphics => Some(GRAPHICS_CONTEXT_LO),
@@ -41,7 +41,7 @@ pub(crate) fn context_pointer(engine: Engine) -> Option<u64> {
     }
 }
 
-/// Memory that an image lies in.
+/// The kind of memory that an image lies in.
 #[derive(Clone, Debug)]
 enum Home {
     Virtual(AddressSpace),
@@ -65,14 +65,14 @@ impl Image {
         channel: Option<HostChannel>,
         block: &[u8],
     ) -> Result<Self, MmuFault> {
-        // What has no place for a pointer has no context.
+        // An engine without a pointer in the instance block has no context.
         let pointer = context_pointer(engine).map_or(0, |offset| read_u64(block, offset));
         let address = pointer & VA_MAX & !(PAGE_SIZE - 1);
         let [low, _] = halves(pointer);
         let home = if GRAPHICS_CONTEXT_LO::VIRTUAL.is_set(low) {
             Some(Home::Virtual(system.mmu.address_space(block)))
         } else {
-            // A pointer that was never written is no context in the first page of VRAM.
+            // A pointer of 0 was never written: it does not mean the first page of VRAM.
             aperture(GRAPHICS_CONTEXT_LO::TARGET.get(low)).filter(|_| pointer != 0).map(Home::Physical)
         };
         match home {

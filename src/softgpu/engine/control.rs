@@ -11,12 +11,13 @@ use crate::Preemption;
 /// they took a tenth to a fifth longer where they were handed over after 100 us.
 const HOST_UNIT_TIME: Duration = Duration::from_millis(1);
 
-/// On whose thread an engine works.
+/// The thread on which an engine works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
-    /// The host unit's, which others need: for a short time since it was asked first whether to pause.
+    /// The thread of a PBDMA, which other channels need. Work may stay there for a short time, counted from
+    /// the first time that it asks whether to pause.
     HostUnit(&'a Cell<Option<Instant>>),
-    /// Its own.
+    /// The engine's own thread.
     Engine,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Control<'a> {
     pub(crate) slice_end: Instant,
     /// Whether anything but a reset makes it pause on its own thread.
     pub(crate) preemption: Preemption,
-    /// On whose thread it is.
+    /// The thread on which the engine works.
     pub(crate) place: Place<'a>,
 }
 
@@ -49,7 +50,7 @@ impl Control<'_> {
         let wanted = || self.attention.load(Ordering::Acquire);
         self.aborted()
             || match self.place {
-                // It stays on its engine, and goes on there.
+                // The channel keeps its engine, whose own thread continues the work.
                 Place::HostUnit(asked_first) => wanted() || is_time_up(asked_first),
                 Place::Engine => {
                     self.preemption == Preemption::Anywhere && (wanted() || Instant::now() >= self.slice_end)

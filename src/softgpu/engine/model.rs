@@ -1,5 +1,5 @@
-//! What a class is to its engine, and what it sees of the GPU: its channel's memory, the clock, and whether
-//! it has to pause.
+//! The interface between an engine and the classes that it executes. A class sees its channel's memory, the
+//! clock, and whether it has to pause.
 
 use super::control::Control;
 use crate::clock::Clock;
@@ -31,9 +31,9 @@ impl From<MmuFault> for Refusal {
 /// How far a method got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All of it.
+    /// The method is done.
     Done,
-    /// Told to pause; to be resumed.
+    /// The method paused, and is to be resumed.
     Paused,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Effects {
 /// The surroundings of a method: all that a class sees of the GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
-    /// The channel's.
+    /// Memory of the channel.
     pub(crate) memory: &'a dyn ChannelMemory,
     pub(crate) clock: Clock,
-    /// Long work asks it between its steps.
+    /// Says whether long work has to pause. Work asks it between its steps.
     pub(crate) control: Control<'a>,
 }
 
@@ -61,13 +61,13 @@ pub(crate) trait Model: Send + std::fmt::Debug {
     /// Executes a method.
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal>;
 
-    /// Goes on with the operation that paused.
+    /// Continues the operation that paused.
     fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal>;
 
     /// The context, as its image holds it from [`Model::image_offset`] on.
     fn save(&self) -> Vec<u8>;
 
-    /// Takes a context over.
+    /// Restores the state from the words of a context image.
     fn load(&mut self, image: &[u8]);
 
     /// Bytes that [`Model::save`] gives and [`Model::load`] takes.
@@ -76,6 +76,6 @@ pub(crate) trait Model: Send + std::fmt::Debug {
     /// Where in the image the context begins.
     fn image_offset(&self) -> u64;
 
-    /// As after power-on.
+    /// Brings the engine to its state after power-on.
     fn reset(&mut self);
 }

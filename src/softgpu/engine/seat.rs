@@ -1,4 +1,5 @@
-//! One at a time, without a lock: whoever works with an engine takes what it is made of, and puts it back.
+//! Lets one thread at a time work with something, without holding a lock during the work. The thread takes
+//! the thing out of its [`Seat`] and puts it back.
 //!
 //! Work may take long, and may be handed to other threads. The lock is held to take and to put back only, so
 //! that nobody waits for it; who wants what is taken waits until it is back.
@@ -11,13 +12,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 struct Inner<T> {
     /// `None` while somebody has it.
     parts: Option<Box<T>>,
-    /// Who wait for it: nobody is woken in vain, for that is a system call.
+    /// Number of threads that wait. It is kept because a wake-up of nobody would cost a system call.
     waiting: usize,
-    /// Those of them who come before the others.
+    /// Number of waiting threads that have priority.
     urgent: usize,
 }
 
-/// A place where one thing lies while nobody works with it.
+/// The place of one thing while no thread works with it.
 pub(super) struct Seat<T> {
     inner: Mutex<Inner<T>>,
     put_back: Condvar,
@@ -34,7 +35,7 @@ impl<T: fmt::Debug> fmt::Debug for Seat<T> {
 /// Puts back what was taken, whatever happens meanwhile.
 struct Taken<'a, T> {
     seat: &'a Seat<T>,
-    /// Whole again; `None` while work goes on.
+    /// The thing to put back; `None` while work goes on.
     parts: Option<Box<T>>,
 }
 
@@ -52,7 +53,7 @@ impl<T> Drop for Taken<'_, T> {
 }
 
 impl<T> Seat<T> {
-    /// A place with what `fresh` makes.
+    /// A place that holds what `fresh` makes.
     pub(super) fn new(fresh: impl Fn() -> T + Send + Sync + 'static) -> Self {
         let inner = Inner { parts: Some(Box::new(fresh())), waiting: 0, urgent: 0 };
         Self { inner: Mutex::new(inner), put_back: Condvar::new(), fresh: Box::new(fresh) }

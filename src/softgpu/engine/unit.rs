@@ -23,7 +23,7 @@ use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 
-/// Whose context an engine holds. A rebound channel is somebody else.
+/// The owner of the context that an engine holds. A channel that was bound again is another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// `None` for a context that the driver made current by hand.
@@ -37,7 +37,7 @@ pub(crate) struct Owner {
 pub(crate) enum Operation {
     /// A method.
     Method(Method),
-    /// What it paused in.
+    /// The operation that paused, to be continued.
     Resume,
 }
 
@@ -61,7 +61,7 @@ impl Switch {
     }
 }
 
-/// What came of an operation.
+/// Result of an operation.
 #[derive(Debug)]
 pub(crate) enum Executed {
     /// The context was switched first. The operation is to be given again.
@@ -78,14 +78,14 @@ struct Resident {
     image: Image,
 }
 
-/// What works: the engine's state, and whose it is.
+/// What is taken out of the seat for work: the engine's state and its owner.
 #[derive(Debug)]
 struct Parts {
     model: Box<dyn Model>,
     resident: Option<Resident>,
 }
 
-/// One engine.
+/// An engine of the GPU.
 #[derive(Debug)]
 pub(crate) struct Unit {
     engine: Engine,
@@ -428,7 +428,7 @@ mod tests {
             });
             assert!(catch_unwind(work).is_err(), "{mistake:?}");
             assert_eq!(unit.status(), EngineStatus::default(), "{mistake:?}");
-            // Who wants it meets nobody who would have to be waited for.
+            // The caller has nobody to wait for.
             unit.evict(&system, CHANNEL, true);
             unit.reset();
         }

@@ -1,9 +1,9 @@
-//! How long an engine has worked, for whoever looks at any moment.
+//! Sums the time that an engine has worked. Any thread may read the sum at any moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set while it works.
+/// Bit that is set while the engine works.
 const UNDER_WAY: u64 = 1 << 63;
 
 /// Time of work. One thread begins and ends it; any thread looks, without waiting.
@@ -13,7 +13,7 @@ pub(super) struct WorkTime {
     /// At rest: nanoseconds of work. Under way: the same less the moment when it began, so that adding the
     /// present moment gives the sum; in 63 bits, that wrap.
     word: AtomicU64,
-    /// The most that was told so far.
+    /// The largest sum that a reader was given so far.
     told: AtomicU64,
 }
 

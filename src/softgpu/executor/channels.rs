@@ -25,7 +25,7 @@ use gpuvmk_gpu::{ChannelSpec, GpuError, SpaceHandle};
 
 use super::spaces::directory;
 
-/// The first channel number that is given out.
+/// The first channel number that is handed out.
 const FIRST: u16 = 1;
 
 /// Ring addresses are below this.
@@ -41,7 +41,7 @@ const SLOT_SIZE: u64 = INSTANCE_SIZE + hopper_graphics::IMAGE_SIZE + COPY_ENGINE
 /// Bytes of VRAM that channels take, from address 0 on.
 pub(super) const HOST_VRAM: u64 = SLOT_SIZE * (GH100.channels as u64 + 1);
 
-/// Channels that are given out.
+/// Number of channels that are handed out.
 pub(super) const USABLE: u16 = GH100.channels - FIRST;
 
 #[derive(Debug)]

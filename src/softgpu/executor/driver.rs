@@ -24,7 +24,7 @@ impl Executor {
         if self.core.preemption() == Preemption::Anywhere {
             return;
         }
-        // Nobody else may get the engine between the look at who holds it and the reset.
+        // Blocked so that no other channel gets the engine between the check of its owner and the reset.
         self.core.block_runlist(true);
         for engine in GH100.engines().engines() {
             let status = self.core.engine_status(engine);
@@ -136,7 +136,7 @@ impl GpuDriver for Executor {
         budget: &mut Budget,
     ) -> Result<Progress, GpuError> {
         let progress = self.spaces.advance_revoke(space, revocation, budget)?;
-        // Most spaces have nothing of it: no translation of theirs can name it.
+        // Most spaces map nothing of it, and then no translation can name it.
         if progress == Progress::Done && revocation.pages > 0 {
             self.flush(space);
         }

@@ -1,4 +1,4 @@
-//! Memory of the executor: the host's own, and tenants' as it is zeroed.
+//! Memory of the executor: that for the host's own use, and tenants' memory while it is zeroed.
 
 use super::Executor;
 use super::channels::HOST_VRAM;
@@ -59,7 +59,7 @@ impl Scrubber for Executor {
     }
 
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
-        // It holds what tenants left, and nothing else.
+        // VRAM holds only what tenants have left in it.
         let _ = (start, size);
         false
     }

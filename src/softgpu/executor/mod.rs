@@ -44,7 +44,7 @@ const SYSTEM_BITS: u8 = 52;
 /// reaches anybody's memory.
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
-/// Host memory for the runs of all address spaces together: a million runs.
+/// Bytes of host memory for the runs of all address spaces together. A million runs fit.
 const TABLE_MEMORY: u64 = 128 << 20;
 
 /// What distinguishes one executor from another.
@@ -64,7 +64,7 @@ impl Default for ExecutorConfig {
 /// Why there is no executor.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
-    /// Nothing would be left for tenants.
+    /// All VRAM would be the host's own, and none be left for tenants.
     #[error("{vram:#x} bytes of VRAM leave nothing for tenants: the executor needs {own:#x} for itself")]
     TooSmall {
         /// Bytes wanted.
@@ -145,7 +145,7 @@ impl Executor {
             table_memory: TABLE_MEMORY,
             kinds: &gh100::KINDS,
             scrub: ScrubMode::Files,
-            // Not measured: an engine's thread puts one channel's state down and takes another's up.
+            // This time was not measured. An engine's thread saves one channel's state and loads another's.
             switch_time: Duration::from_micros(10),
             shortest_turn: Duration::ZERO,
             close_when_lost: false,

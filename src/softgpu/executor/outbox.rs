@@ -1,4 +1,4 @@
-//! What the core reports, kept until the driver's owner takes it.
+//! Keeps the core's reports until the driver's owner takes them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use gpuvmk_gpu::GpuEvent;
 struct Waiting {
     /// Notifications are told once, however many there were: they say "look", not what happened.
     non_stall: EngineSet,
-    /// Bounded by what channels there are: a stopped one reports nothing more.
+    /// The number of channels bounds this list: a stopped channel reports nothing more.
     events: Vec<GpuEvent>,
 }
 
@@ -70,7 +70,7 @@ impl EngineEvents for Outbox {
     }
 
     fn stopped(&self, stop: ChannelStop<GuestChannel>) {
-        // Never a hang: hardware does not know what is too long.
+        // A hang is never reported here: hardware does not know what takes too long.
         self.event(GpuEvent::Stopped(stop.of(hardware_number(stop.channel))));
     }
 
@@ -83,7 +83,7 @@ impl EngineEvents for Outbox {
     }
 
     fn patch_register(&self, offset: u32, value: u32) {
-        // Images are ours, and have no patch list.
+        // Context images are made by the executor, without a patch list.
         log::debug!("executor: a context image asks for {value:#x} in register {offset:#x}");
     }
 

@@ -15,7 +15,7 @@ use gpuvmk_chip::{Aperture, FaultReason, PhysicalAddress};
 use gpuvmk_gpu::space_map::{Run, SpaceMap, SpaceShape};
 use gpuvmk_gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage};
 
-/// Spaces at once: more than channels.
+/// Largest number of spaces at a time. There are fewer channels.
 pub(super) const MAX_SPACES: usize = 1024;
 
 /// Numbers of spaces are below this: a page number in an instance block.
@@ -24,7 +24,7 @@ const MAX_NUMBER: u32 = 1 << (VA_BITS - PAGE_SHIFT);
 /// Storage kind that names no layout (NV_MMU_PTE_KIND_INVALID).
 const KIND_INVALID: u8 = 0x07;
 
-/// Runs that are worked at between two looks at the budget.
+/// Number of runs that are handled between two looks at the budget.
 const SOME: usize = 32;
 
 /// log2 of the range that a page table covers, to tell absent tables from absent pages.
@@ -44,7 +44,7 @@ pub(super) struct Spaces {
     table: RwLock<HashMap<SpaceHandle, Arc<RwLock<Space>>>>,
 }
 
-/// What stands for a space in instance blocks and TLB flushes.
+/// The page directory address that names a space in instance blocks and TLB flushes.
 pub(super) fn directory(space: SpaceHandle) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address: u64::from(space.0) << 12 }
 }
@@ -76,7 +76,7 @@ impl Spaces {
             return Err(GpuError::Exhausted { what: "address spaces", limit: MAX_SPACES as u64 });
         }
         let mut handle = last;
-        // Ends: there are more numbers than spaces.
+        // This ends, since there are more numbers than spaces.
         loop {
             // 0 is left out: an instance block that was never written names no space.
             handle = SpaceHandle(handle.0.saturating_add(1) % MAX_NUMBER);

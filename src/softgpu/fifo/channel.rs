@@ -1,17 +1,18 @@
-//! A channel of the table: what is known of it, what it waits for, how it comes to a PBDMA and leaves it.
+//! An entry of the channel table: what the FIFO knows of a channel, what the channel waits for, and how
+//! PBDMAs and engines take it and give it back.
 
 use std::time::{Duration, Instant};
 
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 
-/// First pause before a semaphore is looked at again, doubled each time.
+/// Time until a semaphore is checked again for the first time. It doubles with each check.
 const FIRST_PAUSE: Duration = Duration::from_micros(30);
 
-/// Longest pause: bounds how late a store by a CPU is noticed.
+/// Longest time until the next check. It bounds how late a store by a CPU is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
 
-/// Who has a channel.
+/// The PBDMA or engine that works for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worker {
     /// A PBDMA has it loaded.
@@ -25,7 +26,7 @@ pub(crate) enum Worker {
 pub(crate) enum Wait {
     /// A semaphore has not the value that an acquire wants.
     Semaphore {
-        /// When to look again.
+        /// Time of the next check.
         retry_at: Instant,
         /// How long the next pause is.
         pause: Duration,
@@ -48,7 +49,7 @@ pub(crate) struct Channel {
     pub(crate) stopped: bool,
     /// There may be work.
     pub(crate) pending: bool,
-    /// Who has it.
+    /// The PBDMA or engine that works for it, if there is one.
     pub(crate) worker: Option<Worker>,
     /// Its operation is done, and its time is not up until then: it goes on before others, and keeps its
     /// engine.
@@ -76,7 +77,7 @@ impl Channel {
             enabled: self.enabled,
             listed: self.listed,
             pending: true,
-            // Whoever has it takes notice by the generation.
+            // A PBDMA or engine that has it notices by the generation.
             worker: self.worker,
             preempting: self.preempting && self.worker.is_some(),
             telling: self.telling,
@@ -84,7 +85,7 @@ impl Channel {
         };
     }
 
-    /// As after power-on, except for what PBDMAs and engines are doing.
+    /// Brings the entry to its state after power-on, except for what PBDMAs and engines are doing.
     pub(super) fn clear(&mut self) {
         *self = Self {
             generation: self.generation.wrapping_add(1),
@@ -102,7 +103,7 @@ impl Channel {
         self.pending = false;
         let slice_end = self.back.take();
         self.resumed = slice_end.is_some();
-        // Whoever loads it reads GP_PUT.
+        // The PBDMA that loads it reads GP_PUT anyway.
         self.rung = false;
         let (waiting_since, pause) = match self.wait.take() {
             Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
@@ -159,7 +160,7 @@ impl Channel {
                 self.pending = true;
             }
             Departure::Stopped => self.stopped = true,
-            // Is still at work.
+            // The channel is still at work.
             Departure::Working(_) => {}
         }
     }

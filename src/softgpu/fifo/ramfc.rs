@@ -24,10 +24,10 @@ pub(crate) const RAMFC_SIZE: usize = 0x100;
 
 /// Only where virtual addresses have more than 40 bits: address bits 56:40 of segments.
 const SEGMENT_BASE: u64 = 0xb0;
-/// Only there: high word of the semaphore's value.
+/// Used only there too: the high word of the semaphore's value.
 const SEMAPHORE_VALUE_HIGH: u64 = 0xb4;
 
-/// How wide a chip's addresses are.
+/// Widths of a chip's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressMasks {
     /// Highest virtual address.

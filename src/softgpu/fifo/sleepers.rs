@@ -14,11 +14,11 @@ pub(crate) const fn bit(pbdma: u8) -> Pbdmas {
     1 << (pbdma % 32)
 }
 
-/// The PBDMAs that sleep.
+/// The set of PBDMAs that sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sleepers {
     asleep: Pbdmas,
-    /// Those of them that have been called.
+    /// The sleeping PBDMAs that have been called.
     called: Pbdmas,
 }
 

@@ -3,10 +3,10 @@
 use super::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
 
-/// Bytes that one access moves before it lets a TLB flush pass.
+/// Number of bytes that one access moves before it lets a TLB flush pass.
 pub(crate) const CHUNK: u64 = 64 << 10;
 
-/// What a report looks like in memory.
+/// The form of a report in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// 32 bits of value.
@@ -17,8 +17,8 @@ pub(crate) enum Report {
     FourWords,
 }
 
-/// The memory. Accesses of more than a page are no unit: each page is translated by itself, and what was done
-/// before a fault stays done.
+/// Memory of a channel. An access of more than a page is not atomic: each page is translated by itself, and
+/// what was done before a fault stays done.
 pub(crate) trait ChannelMemory: std::fmt::Debug {
     /// Reads `data.len()` bytes.
     fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault>;

@@ -16,13 +16,15 @@ use gpuvmk_chip::addr::{GpuVa, HostChannel};
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
 
-/// What [`CHUNK`] is for zeroing: so much takes no longer.
+/// Number of bytes that are zeroed before a flush may pass, as [`CHUNK`] is for copies. So many take no
+/// longer than a copy of a chunk.
 const CLEAR_CHUNK: u64 = 512 << 10;
 
-/// The same of memory of VMs' processes, whose pages may take long to be had,
+/// Number of bytes that are accessed before a flush may pass, in memory of VMs' processes: its pages may take
+/// long to be had.
 const FOREIGN: u64 = 8 << 10;
 
-/// and how long after the beginning no more is begun before a flush may pass.
+/// Time since the beginning of such an access after which no more is begun before a flush may pass.
 const LONGEST: Duration = Duration::from_micros(20);
 
 /// A unit that accesses memory through an address space.
@@ -32,7 +34,7 @@ pub(crate) struct Client<'a> {
     pub(crate) space: &'a AddressSpace,
     pub(crate) channel: Option<HostChannel>,
     pub(crate) unit: FaultUnit,
-    /// True for the parts of an engine that its firmware runs.
+    /// True for parts of an engine that are executed by its firmware.
     pub(crate) privileged: bool,
 }
 

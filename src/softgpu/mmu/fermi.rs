@@ -8,7 +8,7 @@ use crate::vram::memory::Memory;
 use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT};
 use gpuvmk_chip::{FaultReason, PhysicalAddress};
 
-/// The tables.
+/// Page tables of Fermi in memory.
 #[derive(Debug, Default)]
 pub(crate) struct FermiTables {
     large_pages_64k: AtomicBool,
@@ -56,7 +56,7 @@ fn page(va: u64, shift: u8, pte: &Pte) -> Page {
 }
 
 fn entry(memory: &Memory, table: PhysicalAddress, index: u64) -> Result<u64, FaultReason> {
-    // Tables are below 2^40 and indices below 2^14: no overflow.
+    // Tables lie below 2^40 and indices are below 2^14, so that this does not overflow.
     let address = table.address + index * ENTRY_SIZE;
     memory.read_u64(PhysicalAddress { address, ..table }).map_err(|_| FaultReason::UnsupportedAperture)
 }

@@ -47,7 +47,7 @@ impl AddressSpace {
     }
 }
 
-/// What an access is, beyond its address.
+/// Properties of an access besides its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) buffer: Buffer,
@@ -103,7 +103,7 @@ impl Mmu {
     fn space(&self, directory: PhysicalAddress) -> Arc<Space> {
         let mut spaces = self.table();
         if spaces.len() >= MAX_SPACES && !spaces.contains_key(&directory) {
-            // Those in use now are few; the others only lose what they remember.
+            // Few directories are in use now; the others only lose their remembered translations.
             spaces.retain(|_, space| Arc::strong_count(space) > 1);
         }
         Arc::clone(
@@ -128,7 +128,7 @@ impl Mmu {
     pub(crate) fn forget(&self, directory: PhysicalAddress) {
         let space = self.table().remove(&directory);
         if let Some(space) = space {
-            // A channel that still has it finds nothing there.
+            // A channel that still names it finds nothing there.
             space.flush(false);
         }
     }

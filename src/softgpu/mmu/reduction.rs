@@ -1,6 +1,7 @@
-//! Reductions: a value in memory is read, combined with an operand, and written back, with nobody in between.
+//! Reductions read a value in memory, combine it with an operand and write it back. No other reduction comes
+//! between.
 
-/// How wide a value is.
+/// Width of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// 32 bits.
@@ -51,9 +52,9 @@ pub(crate) enum Reduction {
     Or,
     /// The sum.
     Add,
-    /// One more, from 0 again after the operand.
+    /// The value plus one; from 0 again after the operand.
     Increment,
-    /// One less, from the operand again after 0.
+    /// The value less one; from the operand again after 0.
     Decrement,
 }
 

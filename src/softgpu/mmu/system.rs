@@ -1,4 +1,4 @@
-//! What engines and the host unit reach: memory, the MMU before it, and who watches over both.
+//! The memory system: physical memory, the MMU in front of it, and the ledger that watches accesses.
 
 use std::sync::{Arc, Mutex};
 

@@ -28,9 +28,9 @@ pub(crate) struct Page {
     pub(crate) shift: u8,
     /// Where its first byte lies.
     pub(crate) target: PhysicalAddress,
-    /// Stores fault.
+    /// True if stores to the page fault.
     pub(crate) read_only: bool,
-    /// Only privileged units may use it.
+    /// True if only privileged units may use the page.
     pub(crate) privileged: bool,
     /// Storage kind.
     pub(crate) kind: u8,
@@ -79,10 +79,10 @@ struct Class {
     sets: Vec<Set>,
 }
 
-/// One buffer.
+/// A translation buffer.
 #[derive(Debug)]
 struct Sets {
-    /// By page size, ascending.
+    /// Its parts by page size, in ascending order.
     classes: Vec<Class>,
 }
 
@@ -131,9 +131,9 @@ fn place(va: u64, shift: u8, sets: usize) -> usize {
 /// Which buffer an access looks in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Buffer {
-    /// The host unit's, at the hub.
+    /// The buffer at the hub, for the host unit.
     Hub,
-    /// The engines'.
+    /// The buffer for engines.
     Engines,
 }
 

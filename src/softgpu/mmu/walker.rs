@@ -1,4 +1,4 @@
-//! How the MMU finds a page that it does not remember: the part in which chips differ.
+//! How the MMU walks page tables for a page that it does not remember. Chips differ in this.
 
 use super::tlb::Page;
 use crate::vram::memory::Memory;

@@ -1,4 +1,4 @@
-//! How a channel's stay on a PBDMA ends.
+//! How and why a channel leaves its PBDMA or engine.
 
 use crate::engine::model::Refusal;
 use crate::fifo::Departure;

@@ -28,10 +28,10 @@ use gpuvmk_chip::{Engine, EngineSet};
 /// Time that a channel has while others wait.
 pub(super) const TIMESLICE: Duration = Duration::from_millis(1);
 
-/// Methods between two looks at the clock.
+/// Number of methods between two looks at the clock.
 const CLOCK_INTERVAL: u32 = 32;
 
-/// The stay.
+/// A channel's stay on a PBDMA.
 #[derive(Debug)]
 pub(super) struct Execution<'a> {
     shared: &'a Shared,

@@ -13,7 +13,7 @@ pub(super) fn leave(shared: &Shared, worker: Worker, job: &Job, ending: Ending) 
     let same = |entry: &&Channel| entry.generation == job.generation;
     let preempted = fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting);
     let departure = match ending.departure {
-        // Who is preempted has no time left, and no engine.
+        // A preempted channel has no time left, and no engine.
         Departure::Done(_) if preempted => Departure::Yielded,
         departure => departure,
     };

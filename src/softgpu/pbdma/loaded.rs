@@ -17,7 +17,7 @@ use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 
-/// The channel.
+/// A loaded channel.
 #[derive(Debug)]
 pub(crate) struct Loaded<'a> {
     shared: &'a Shared,
@@ -115,7 +115,7 @@ impl<'a> Loaded<'a> {
         self.state.engines.get(usize::from(subchannel)).copied().unwrap_or(SOFTWARE_NUMBER)
     }
 
-    /// Has the driver notified.
+    /// Sends the driver a notification.
     pub(super) fn notify(&self, engine: Engine) {
         self.shared.events.tell(|events| events.non_stall(engine));
     }

@@ -21,7 +21,7 @@ pub(super) struct LongWork {
     pub(super) method: Method,
 }
 
-/// Whose context engines need for a channel.
+/// The owner by which engines know a channel's context.
 pub(super) fn owner(job: &Job) -> Owner {
     Owner { channel: Some(job.channel), generation: job.generation, instance: job.instance }
 }

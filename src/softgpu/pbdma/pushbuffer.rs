@@ -14,10 +14,10 @@ use gpuvmk_chip::gf100::ramin::{USERD_GET, USERD_GET_HI, USERD_GP_GET};
 use gpuvmk_chip::gf100::regs::pfifo::NV_PPBDMA_INTR_0;
 use gpuvmk_chip::stream::{Command, GPFIFO_ENTRY_SIZE, Method, RingEntry};
 
-/// Words fetched at once.
+/// Number of words that are fetched at a time.
 const FETCH: usize = 512;
 
-/// What a PBDMA has of the stream beyond the channel's state.
+/// State of the parser beyond what RAMFC holds.
 #[derive(Debug, Default)]
 pub(super) struct Pushbuffer {
     /// Fetched words of the current segment that are still to be executed.

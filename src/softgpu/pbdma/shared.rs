@@ -35,14 +35,14 @@ pub(crate) struct Shared {
     /// Work leaves an engine between methods only.
     whole_methods: AtomicBool,
     fifo: Mutex<Fifo>,
-    /// By PBDMA: a channel is ready for it.
+    /// One condition for each PBDMA: a channel is ready for it.
     work: Vec<Condvar>,
-    /// A channel has left whoever had it.
+    /// Condition: a channel has left its PBDMA or engine.
     left: Condvar,
     pub(crate) units: Vec<Unit>,
-    /// By unit: where its thread finds work.
+    /// For each engine, where its thread finds work.
     inboxes: Vec<Inbox>,
-    /// By PBDMA: its channel may have to leave.
+    /// One flag for each PBDMA: its channel may have to leave.
     attention: Vec<AtomicBool>,
 }
 
@@ -67,7 +67,7 @@ impl Shared {
         if self.whole_methods.load(Ordering::Relaxed) { Preemption::Methods } else { Preemption::Anywhere }
     }
 
-    /// Sets that.
+    /// Sets where work leaves an engine that others want.
     pub(crate) fn set_preemption(&self, preemption: Preemption) {
         self.whole_methods.store(preemption == Preemption::Methods, Ordering::Relaxed);
     }
@@ -101,7 +101,7 @@ impl Shared {
         self.attention.get(usize::from(pbdma)).unwrap_or(&NEVER)
     }
 
-    /// Has who has a channel look whether it must leave.
+    /// Makes the PBDMA or engine that has a channel check whether the channel must leave.
     pub(crate) fn alert(&self, worker: Worker) {
         match worker {
             Worker::Pbdma(pbdma) => self.attention(pbdma).store(true, Ordering::Release),
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Has every PBDMA and every engine look.
+    /// Makes every PBDMA and every engine check whether its channel must leave.
     pub(crate) fn alert_all(&self) {
         for flag in self.attention.iter().chain(self.units.iter().map(Unit::attention)) {
             flag.store(true, Ordering::Release);

@@ -32,7 +32,7 @@ fn next_job(shared: &Shared, pbdma: u8) -> Option<Job> {
         }
         if let Some(job) = fifo.next(pbdma, Instant::now()) {
             shared.attention(pbdma).store(false, Ordering::Release);
-            // If this one watched the clock, somebody else has to now.
+            // If this PBDMA watched the clock, another one has to now.
             let called = fifo.call_timekeeper();
             drop(fifo);
             shared.wake_these(called);

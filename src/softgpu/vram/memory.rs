@@ -13,7 +13,7 @@ pub(crate) struct Memory {
     pub(crate) system: DmaSpace,
 }
 
-/// An access that reached nothing; which, the caller knows.
+/// Error of an access that reached no memory. The caller knows which access it was.
 struct Missed;
 
 impl From<MemoryError> for Missed {
@@ -121,8 +121,8 @@ impl Memory {
 /// The side of a copy that reached nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyMissed {
-    /// Where it reads.
+    /// The source.
     Source,
-    /// Where it writes.
+    /// The target.
     Target,
 }

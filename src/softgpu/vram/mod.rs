@@ -22,8 +22,8 @@ use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;
 
-/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process, and lets
-/// all banks go into one message (Linux passes at most 253 descriptors), should one owner get them all.
+/// Largest number of banks; larger memories have larger banks. It bounds descriptors and mappings of this
+/// process. All banks fit into one message, of which Linux passes at most 253 descriptors.
 const MAX_BANKS: u64 = 240;
 
 /// The unit in which memory goes back to the system.
@@ -50,7 +50,7 @@ fn create_bank(number: usize, bytes: u64) -> io::Result<OwnedFd> {
     create_memory_file(&CString::new(format!("gpuvmk-vram-{number}"))?, bytes)
 }
 
-/// The memory.
+/// Video memory of a GPU.
 #[derive(Debug)]
 pub(crate) struct Vram {
     /// Files and sizes. What is mapped is changed before the file is: a bank that is renewed is nobody's
@@ -111,7 +111,7 @@ impl Vram {
         banks.get_mut(number).map(|(bank, _)| std::mem::replace(bank, fresh))
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.memory.size()
     }

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use gpuvmk_host::reaper::{Account, Pending};
 
-/// First byte and size, and what comes of it.
+/// A renewal: first byte and size of its range, and its result.
 type UnderWay = ((u64, u64), Pending<io::Result<()>>);
 
-/// Those under way.
+/// The renewals that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
     account: Account,
@@ -18,10 +18,10 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    /// Begins with a range, or says what came of it.
+    /// Starts the renewal of a range, or returns its result.
     ///
     /// # Errors
-    /// What `work` says. Under way: `WouldBlock`.
+    /// The error of `work`; `WouldBlock` while it is under way.
     pub(crate) fn ask<W: FnOnce() -> io::Result<()> + Send + 'static>(
         &self,
         offset: u64,

@@ -57,7 +57,7 @@ pub(super) const METHODS: &[MethodDef] = &[
     run(0x3800, 0x200, "CALL_MME"),
 ];
 
-/// Of the compute class: what launches.
+/// Methods of the compute class that launch a grid.
 pub(super) const COMPUTE_METHODS: &[MethodDef] = &[
     method(0x2b4, "SEND_PCAS_A"),
     method(0x2b8, "SEND_PCAS_B"),
@@ -65,7 +65,7 @@ pub(super) const COMPUTE_METHODS: &[MethodDef] = &[
     method(SEND_SIGNALING_PCAS2_B, "SEND_SIGNALING_PCAS2_B"),
 ];
 
-/// Of the 3D class: what draws or clears.
+/// Methods of the 3D class that draw or clear.
 pub const THREED_METHODS: &[MethodDef] = &[
     run(0x268, 2, "DRAW_INDEX_BUFFER_BEGIN_END"),
     run(0x270, 2, "DRAW_VERTEX_ARRAY_BEGIN_END"),
@@ -81,7 +81,7 @@ pub const THREED_METHODS: &[MethodDef] = &[
     method(0x19d0, "CLEAR_SURFACE"),
 ];
 
-/// Of the 2D class: what draws or copies.
+/// Methods of the 2D class that draw or copy.
 pub const TWOD_METHODS: &[MethodDef] = &[
     method(0x5e0, "RENDER_SOLID_PRIM_POINT_X_Y"),
     run(0x600, 0x80, "RENDER_SOLID_PRIM_POINT"),

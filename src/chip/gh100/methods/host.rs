@@ -39,7 +39,7 @@ pub const SEM_ADDR_LO: u16 = 0x5c;
 pub const SEM_ADDR_HI: u16 = 0x60;
 /// Value to compare or to write, low word.
 pub const SEM_PAYLOAD_LO: u16 = 0x64;
-/// High word of the same.
+/// Value to compare or to write, high word.
 pub const SEM_PAYLOAD_HI: u16 = 0x68;
 /// Acquires, releases or reduces.
 pub const SEM_EXECUTE: u16 = 0x6c;
@@ -99,13 +99,13 @@ crate::fields! {
     SEM_ADDR_HI { 24:0 OFFSET }
     /// Fields of [`SEM_EXECUTE`](const@SEM_EXECUTE).
     SEM_EXECUTE {
-        /// Unsigned; clear: signed.
+        /// The reduction is unsigned; clear: signed.
         31:31 REDUCTION_FORMAT,
-        /// Which one.
+        /// Which reduction is carried out.
         30:27 REDUCTION,
         /// The time follows in the upper half of 16 bytes.
         25:25 RELEASE_TIMESTAMP,
-        /// 64 bits; clear: 32.
+        /// The value has 64 bits; clear: 32.
         24:24 PAYLOAD_SIZE,
         /// A release waits until all earlier work is done.
         20:20 RELEASE_WFI,
@@ -130,9 +130,9 @@ crate::fields! {
     YIELD {
         1:0 OP = {
             NOP: 0,
-            /// The rest of the timeslice.
+            /// Gives the rest of the timeslice away.
             RUNLIST_TIMESLICE: 2,
-            /// To the next channel of the group.
+            /// Gives the PBDMA to the next channel of the group.
             TSG: 3,
         }
     }

@@ -3,11 +3,11 @@
 
 use super::{MethodDef, masked, method, run};
 
-/// First method.
+/// The first method that belongs to inline to memory.
 pub const FIRST: u16 = 0x180;
-/// Bytes of a line.
+/// Number of bytes of a line that are written.
 pub const LINE_LENGTH_IN: u16 = 0x180;
-/// Lines.
+/// Number of lines that are written.
 pub const LINE_COUNT: u16 = 0x184;
 /// Target address bits 56:32.
 pub const OFFSET_OUT_UPPER: u16 = 0x188;
@@ -19,21 +19,21 @@ pub const SET_DST_BLOCK_SIZE: u16 = 0x194;
 pub const SET_DST_WIDTH: u16 = 0x198;
 /// Lines of the surface.
 pub const SET_DST_HEIGHT: u16 = 0x19c;
-/// Slice.
+/// Slice of the surface that is written.
 pub const SET_DST_LAYER: u16 = 0x1a4;
-/// First byte.
+/// First byte of a line that is written.
 pub const SET_DST_ORIGIN_BYTES_X: u16 = 0x1a8;
-/// First line.
+/// First line that is written.
 pub const SET_DST_ORIGIN_SAMPLES_Y: u16 = 0x1ac;
-/// Starts: data follows.
+/// Starts the transfer. Its data follows by LOAD_INLINE_DATA.
 pub const LAUNCH_DMA: u16 = 0x1b0;
-/// Data.
+/// Data of the transfer.
 pub const LOAD_INLINE_DATA: u16 = 0x1b4;
 /// Semaphore address bits 56:32.
 pub const SET_I2M_SEMAPHORE_A: u16 = 0x1dc;
 /// What a release writes.
 pub const SET_I2M_SEMAPHORE_C: u16 = 0x1e4;
-/// Last method.
+/// The last method that belongs to inline to memory.
 pub const LAST: u16 = 0x1fc;
 
 crate::fields! {
@@ -43,7 +43,7 @@ crate::fields! {
     LAUNCH_DMA {
         /// In the numbering of [`super::super::report`].
         15:13 REDUCTION_OP,
-        /// One word; clear: four with the time.
+        /// The semaphore is one word; clear: four words, with the time.
         12:12 SEMAPHORE_STRUCT_SIZE,
         9:8 INTERRUPT_TYPE,
         5:4 COMPLETION_TYPE = {
@@ -54,7 +54,7 @@ crate::fields! {
         },
         3:2 REDUCTION_FORMAT = { SIGNED_32: 1 },
         1:1 REDUCTION_ENABLE,
-        /// Pitch; clear: blocks.
+        /// The surface has a pitch; clear: blocks.
         0:0 DST_MEMORY_LAYOUT
     }
 }

@@ -36,7 +36,7 @@ pub const CLASS_INLINE: u16 = classes::KEPLER_INLINE_TO_MEMORY_B.method_class();
 
 /// Subchannel of the copy engine on the graphics runlist.
 pub const SUBCHANNEL_COPY: u8 = 4;
-/// First subchannel that is software's business.
+/// The first subchannel whose methods the driver executes in software.
 pub const SUBCHANNEL_SOFTWARE: u8 = 5;
 
 /// Classes of subchannels 0 to 3 of the graphics runlist, unless SET_OBJECT says otherwise.

@@ -10,7 +10,7 @@ pub const SET_REPORT_SEMAPHORE_A: u16 = 0x1b00;
 pub const SET_REPORT_SEMAPHORE_B: u16 = 0x1b04;
 /// Old form: payload.
 pub const SET_REPORT_SEMAPHORE_C: u16 = 0x1b08;
-/// Old form: writes.
+/// Old form: writes the report.
 pub const SET_REPORT_SEMAPHORE_D: u16 = 0x1b0c;
 /// Payload, low word.
 pub const SET_REPORT_SEMAPHORE_PAYLOAD_LOWER: u16 = 0x158;
@@ -20,7 +20,7 @@ pub const SET_REPORT_SEMAPHORE_PAYLOAD_UPPER: u16 = 0x15c;
 pub const SET_REPORT_SEMAPHORE_ADDRESS_LOWER: u16 = 0x160;
 /// Address bits 56:32.
 pub const SET_REPORT_SEMAPHORE_ADDRESS_UPPER: u16 = 0x164;
-/// Writes.
+/// Writes the report.
 pub const REPORT_SEMAPHORE_EXECUTE: u16 = 0x168;
 
 crate::fields! {
@@ -58,9 +58,9 @@ pub struct Form {
     pub awaken: Field,
     /// 0 is four words with the time, 1 one word, 2 two words.
     pub structure_size: Field,
-    /// Reduces.
+    /// Carries out a reduction instead of writing.
     pub reduction: Field,
-    /// How.
+    /// Which reduction is carried out.
     pub reduction_op: Field,
     /// Bit 0: signed.
     pub reduction_format: Field,
