@@ -20,6 +20,7 @@ use crate::wire::MAX_RUNLIST;
 use crate::{LinkTimeouts, connect, connect_in_process};
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel};
 use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_control_client::DriverCounters;
 use gpuvmk_gpu::GpuEvent;
 use gpuvmk_host::cancel::Cancel;
 use gpuvmk_scheduler::share::Share;
@@ -151,6 +152,25 @@ fn tenant_in_process_is_served_the_same() {
 
     assert_eq!(grant.vram, 64 * MIB);
     assert_eq!(setup.fake.state().runlist.len(), 1);
+}
+
+#[test]
+fn status_has_what_backends_report_each_with_its_tenant() {
+    let setup = Setup::new();
+    let links = ["vm1", "vm2"].map(|name| setup.join(name).0);
+    let reports = [1, 100].map(|first: u64| {
+        let numbers: [u64; DriverCounters::NUMBERS] = std::array::from_fn(|place| first + place as u64);
+        DriverCounters::from_numbers(numbers)
+    });
+
+    for (count, (link, report)) in (7..).zip(links.iter().zip(&reports)) {
+        link.report_trapped(count);
+        link.report_driver(report);
+    }
+
+    let status = setup.service().status().unwrap();
+    let told: Vec<_> = status.tenants.iter().map(|tenant| (tenant.trapped, tenant.driver)).collect();
+    assert_eq!(told, [(7, reports[0]), (8, reports[1])]);
 }
 
 #[test]
