@@ -9,13 +9,15 @@ use gpuvmk::backend::{Backend as _, ChannelRefusal};
 use gpuvmk::chip::addr::{GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
-use gpuvmk::gsp::hal::GH100;
+use gpuvmk::gsp::abi;
+use gpuvmk::gsp::hal::{AD104, GB203, GH100, TU106};
 use gpuvmk::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
 use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
 
 use crate::gsp_queues::{LIBOS, PLACES, Queues, RAM_BYTES, Ram};
 use crate::input::Input;
 use crate::log_sink;
+use rpc::Driver;
 
 /// Bus address of the system memory.
 const BASE: u64 = 1 << 32;
@@ -56,16 +58,21 @@ pub fn run(data: &[u8]) {
     ]);
     let ram = BASE..BASE + RAM_BYTES;
     let back = FakeGspBack::new(FakeGspBackConfig { vram: VRAM, ram, channels: CHANNELS, engines });
-    let config = GspConfig { hal: &GH100, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+    let driver =
+        Driver { abi: input.pick(abi::VERSIONS), chip: input.pick(&[&GH100, &AD104, &GB203, &TU106]) };
+    let config = GspConfig { hal: driver.chip, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
     if input.below(8) != 7 {
         gsp.boot(&back, BASE + LIBOS).expect("good arguments");
+        let record = driver.hello(&queues);
+        queues.push(&back, &record);
+        gsp.commands(&back);
     }
     let mut steps = 0;
     while input.more() && steps < 96 {
         steps += 1;
-        step(&mut input, &mut gsp, config, &back, &mut queues);
+        step(&mut input, &mut gsp, (driver, config), &back, &mut queues);
         assert!(gsp.objects() <= LIMITS.total as usize, "more objects than there may be");
         drop(format!("{:?}", gsp.take_notes()));
         if steps % 8 == 0 {
@@ -88,13 +95,19 @@ pub fn run(data: &[u8]) {
     assert_eq!(queues.messages(&back), before + 1, "GSP does not answer");
 }
 
-fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &FakeGspBack, queues: &mut Queues) {
+fn step(
+    input: &mut Input<'_>,
+    gsp: &mut Gsp,
+    (driver, config): (Driver, GspConfig),
+    back: &FakeGspBack,
+    queues: &mut Queues,
+) {
     match input.below(16) {
         0 => {
             let address = match input.below(4) {
                 0 => 0,
                 3 => {
-                    sleep::suspend(gsp, back, queues);
+                    sleep::suspend(driver, gsp, back, queues);
                     return sleep::resume(input, gsp, config, back, queues);
                 }
                 1 => BASE.wrapping_add(input.near(&PLACES)),
@@ -144,11 +157,48 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &FakeGspB
             gsp.commands(back);
         }
         _ => {
-            let record = rpc::record(input, queues);
+            let record = rpc::record(input, queues, driver);
             queues.push(back, &record);
             if input.below(8) != 7 {
                 gsp.commands(back);
                 queues.read_all(back);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made worse at random works as it is: channels of every version's driver, and a suspension.
+    #[test]
+    fn drivers_get_on_with_gsp() {
+        for abi in abi::VERSIONS {
+            for chip in [&GH100, &AD104, &GB203, &TU106] {
+                let driver = Driver { abi, chip };
+                let engines = EngineSet::all();
+                let ram = BASE..BASE + RAM_BYTES;
+                let back =
+                    FakeGspBack::new(FakeGspBackConfig { vram: VRAM, ram, channels: CHANNELS, engines });
+                let config =
+                    GspConfig { hal: chip, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+                let mut gsp = Gsp::new(config);
+                let mut queues = Queues::prepare(&back, BASE);
+                gsp.boot(&back, BASE + LIBOS).expect("good arguments");
+                queues.push(&back, &driver.hello(&queues));
+                for record in rpc::channels(driver) {
+                    let record = record(&queues);
+                    queues.push(&back, &record);
+                    gsp.commands(&back);
+                    queues.read_all(&back);
+                }
+                // A chip that is not in the catalogue has no classes.
+                let channels = if chip.numbers().classes.is_some() { 3 } else { 0 };
+                assert_eq!(back.live().len(), channels, "{} with {}", chip.name, abi.version);
+                sleep::suspend(driver, &mut gsp, &back, &mut queues);
+                sleep::resume(&mut Input::new(&[]), &mut gsp, config, &back, &mut queues);
+                assert!(gsp.objects() > OWN, "{} with {} does not go on", chip.name, abi.version);
             }
         }
     }

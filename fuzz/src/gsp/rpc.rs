@@ -1,22 +1,12 @@
 //! RPCs: those that a driver makes, with things wrong, and any.
 
-use gpuvmk::chip::nv::classes::{
-    FERMI_TWOD_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
-    KEPLER_INLINE_TO_MEMORY_B,
-};
 use gpuvmk::gsp::abi::common::classes::{
     FERMI_VASPACE_A, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX, NV01_MEMORY_LIST_FBMEM,
     NV01_MEMORY_LIST_SYSTEM, NV01_ROOT, NV20_SUBDEVICE_0,
 };
 use gpuvmk::gsp::abi::common::control::{
-    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
-    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES,
-    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
-    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE, NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO,
-    NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO, NV2080_CTRL_CMD_GPU_PROMOTE_CTX,
-    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO, NVA06F_CTRL_CMD_BIND,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
+    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
+    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
 };
 use gpuvmk::gsp::abi::common::object::{
     ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
@@ -29,11 +19,12 @@ use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00, rpc_alloc_memory_v13_01,
     rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
-use gpuvmk::gsp::abi::r570_144::control::{
-    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO, NV2080_CTRL_CMD_GR_GET_ZCULL_INFO,
-    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS,
-};
+use gpuvmk::gsp::abi::r535_113::control as r535;
+use gpuvmk::gsp::abi::r570_144::control as r570;
 use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
+use gpuvmk::gsp::abi::table::{Control, Type};
+use gpuvmk::gsp::abi::{self, Abi};
+use gpuvmk::gsp::hal::{GH100, GspHal};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::gsp_queues::{Queues, sign};
@@ -50,45 +41,69 @@ const CHANNEL: u32 = 0xf1f0_0000;
 const HANDLES: [u32; 9] =
     [CLIENTS[0], DEVICE, SUBDEVICE, SPACE, CHANNEL, CHANNEL + 1, CHANNEL + 2, 0xabcd_0080, 0xabcd_2080];
 
-const CLASSES: [u32; 15] = [
-    NV01_ROOT,
-    NV01_DEVICE_0,
-    NV20_SUBDEVICE_0,
-    FERMI_VASPACE_A,
-    HOPPER_CHANNEL_GPFIFO_A.number,
-    HOPPER_CHANNEL_GPFIFO_A.number,
-    HOPPER_DMA_COPY_A.number,
-    HOPPER_A.number,
-    HOPPER_COMPUTE_A.number,
-    FERMI_TWOD_A.number,
-    KEPLER_INLINE_TO_MEMORY_B.number,
-    NV01_EVENT,
-    NV01_EVENT_KERNEL_CALLBACK_EX,
-    NV01_MEMORY_LIST_SYSTEM,
-    NV01_MEMORY_LIST_FBMEM,
-];
+/// What a driver speaks, and for which chip.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driver {
+    pub abi: &'static Abi,
+    pub chip: &'static GspHal,
+}
 
-const CONTROLS: [u32; 19] = [
-    NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY,
-    NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY,
-    NV2080_CTRL_CMD_GPU_PROMOTE_CTX,
-    NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO,
-    NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO,
-    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO,
-    NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO,
-    NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
-    NV2080_CTRL_CMD_INTERNAL_FBSR_INIT,
-    NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
-    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE,
-    NV2080_CTRL_CMD_GR_GET_ZCULL_INFO,
-    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE,
-    NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVA06F_CTRL_CMD_BIND,
-    NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
-];
+impl Driver {
+    /// A driver of a GH100 that speaks the version that is taken until it says which.
+    pub(crate) fn usual() -> Self {
+        Self { abi: abi::usual(), chip: &GH100 }
+    }
+
+    /// The classes of the chip, a channel's first. Of a chip that is not known, another one's.
+    fn chip_classes(self) -> Vec<u32> {
+        let classes = self.chip.numbers().classes.or(GH100.numbers().classes).expect("the GH100 is known");
+        classes.for_tenants().iter().map(|class| class.number).collect()
+    }
+
+    fn channel_class(self) -> u32 {
+        self.chip_classes()[0]
+    }
+
+    fn copy_class(self) -> u32 {
+        self.chip_classes()[1]
+    }
+
+    /// Any class that a driver allocates; channels often.
+    fn classes(self) -> Vec<u32> {
+        let mut all = vec![
+            NV01_ROOT,
+            NV01_DEVICE_0,
+            NV20_SUBDEVICE_0,
+            FERMI_VASPACE_A,
+            self.channel_class(),
+            NV01_EVENT,
+            NV01_EVENT_KERNEL_CALLBACK_EX,
+            NV01_MEMORY_LIST_SYSTEM,
+            NV01_MEMORY_LIST_FBMEM,
+        ];
+        all.extend(self.chip_classes());
+        all.extend(self.chip.numbers().display_root);
+        all
+    }
+
+    /// What a channel is allocated with: the newest version's begins with that of all.
+    fn channel(self, parameters: &NV_CHANNEL_ALLOC_PARAMS) -> Vec<u8> {
+        let known = self.abi.classes().find(|class| class.object() == Type::Channel);
+        let size = known.map_or(0, |class| class.size);
+        parameters.as_bytes().get(..size).unwrap_or(parameters.as_bytes()).to_vec()
+    }
+
+    fn root(self, client: u32) -> Vec<u8> {
+        let mut parameters = vec![0; self.abi.client_parameters];
+        parameters[..4].copy_from_slice(&client.to_le_bytes());
+        parameters
+    }
+
+    /// What a driver says first: the length says which version it speaks.
+    pub(crate) fn hello(self, queues: &Queues) -> Vec<u8> {
+        queues.record(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, &vec![0; self.abi.system_info])
+    }
+}
 
 pub(super) type MakeRecord = Box<dyn Fn(&Queues) -> Vec<u8>>;
 
@@ -108,8 +123,9 @@ fn internal_control(command: u32, parameters: &[u8]) -> MakeRecord {
     Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, &body))
 }
 
-/// The RPCs of a suspension into the memory that is named at a bus address.
-pub(super) fn suspension(meta: u64) -> Vec<MakeRecord> {
+/// The RPCs of a suspension into the memory that is named at a bus address, where the version says that in an
+/// RPC.
+pub(super) fn suspension(driver: Driver, meta: u64) -> Vec<MakeRecord> {
     let [client, device, _] = INTERNAL;
     let mut list = rpc_alloc_memory_v13_01::new_zeroed();
     list.hClient = client;
@@ -119,18 +135,32 @@ pub(super) fn suspension(meta: u64) -> Vec<MakeRecord> {
     list.pageCount = 1;
     list.pteDesc = 1 << 16;
     let list = [list.as_bytes(), &[0; 8]].concat();
-    let mut parameters = NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS::new_zeroed();
-    parameters.hClient = client;
-    parameters.hSysMem = MEMORY;
-    parameters.sysmemAddrOfSuspendResumeData = meta;
+    let init = if driver.abi.resume_runs_channels {
+        let mut parameters = r535::NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS::new_zeroed();
+        (parameters.hClient, parameters.hSysMem) = (client, MEMORY);
+        parameters.as_bytes().to_vec()
+    } else {
+        let mut parameters = r570::NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS::new_zeroed();
+        (parameters.hClient, parameters.hSysMem) = (client, MEMORY);
+        parameters.sysmemAddrOfSuspendResumeData = meta;
+        parameters.as_bytes().to_vec()
+    };
+    let mut region = r535::NV2080_CTRL_INTERNAL_FBSR_SEND_REGION_INFO_PARAMS::new_zeroed();
+    (region.hClient, region.hVidMem, region.size) = (client, MEMORY, 0x1000);
+    // One number: a region to save, and channels to hold.
+    let (number, held): (u32, &[u8]) = if driver.abi.resume_runs_channels {
+        (r535::NV2080_CTRL_CMD_INTERNAL_FBSR_SEND_REGION_INFO, region.as_bytes())
+    } else {
+        (r570::NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[1])
+    };
     let mut free = NVOS00_PARAMETERS_v03_00::new_zeroed();
     free.hRoot = client;
     free.hObjectOld = MEMORY;
     let free = free.as_bytes().to_vec();
     vec![
-        internal_control(NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[1]),
+        internal_control(number, held),
         Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, &list)),
-        internal_control(NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, parameters.as_bytes()),
+        internal_control(NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, &init),
         Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_FREE, &free)),
         Box::new(|queues| {
             queues.record(NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, &[1, 0, 0, 0, 3, 0, 0, 0])
@@ -138,14 +168,14 @@ pub(super) fn suspension(meta: u64) -> Vec<MakeRecord> {
     ]
 }
 
-/// The RPC that lets channels run again.
+/// The RPC that lets channels run again, where GSP does not do so itself.
 pub(super) fn toggles() -> Vec<MakeRecord> {
-    vec![internal_control(NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[0])]
+    vec![internal_control(r570::NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[0])]
 }
 
 /// The RPCs of a driver up to its first channels, in order: a client, a device, an address space with its
 /// page directory, and three channels that are scheduled, with a copy object each.
-pub(crate) fn channels() -> Vec<MakeRecord> {
+pub(crate) fn channels(driver: Driver) -> Vec<MakeRecord> {
     let nothing = || Input::new(&[]);
     let client = CLIENTS[0];
     let alloc = |parent, object, class, parameters: Vec<u8>| -> MakeRecord {
@@ -168,25 +198,25 @@ pub(crate) fn channels() -> Vec<MakeRecord> {
         Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, &body))
     };
     let mut records = vec![
-        alloc(client, client, NV01_ROOT, root(client)),
+        alloc(client, client, NV01_ROOT, driver.root(client)),
         alloc(client, DEVICE, NV01_DEVICE_0, vec![0; 0x38]),
         alloc(DEVICE, SPACE, FERMI_VASPACE_A, space(&mut nothing())),
         control(DEVICE, NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, directory(&mut nothing())),
     ];
     for (chid, engine) in (0u8..).zip([1, 10, 11]) {
         let handle = CHANNEL + u32::from(chid);
-        records.push(alloc(DEVICE, handle, HOPPER_CHANNEL_GPFIFO_A.number, channel_of(chid, engine)));
+        records.push(alloc(DEVICE, handle, driver.channel_class(), channel_of(driver, chid, engine)));
         records.push(control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, vec![1, 0]));
         let mut object = vec![0; 0x10];
         object[0] = 1;
         object[4] = if engine == 1 { 9 } else { engine };
-        records.push(alloc(handle, 0x1000 + u32::from(chid), HOPPER_DMA_COPY_A.number, object));
+        records.push(alloc(handle, 0x1000 + u32::from(chid), driver.copy_class(), object));
     }
     records
 }
 
 /// A channel's parameters, all right.
-fn channel_of(chid: u8, engine: u8) -> Vec<u8> {
+fn channel_of(driver: Driver, chid: u8, engine: u8) -> Vec<u8> {
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
     parameters.common.gpFifoOffset = 0x1_1000;
     parameters.common.gpFifoEntries = 1024;
@@ -196,25 +226,25 @@ fn channel_of(chid: u8, engine: u8) -> Vec<u8> {
     parameters.common.userdMem.base = 0x10_0000 + 0x200 * u64::from(chid);
     parameters.common.userdMem.size = 0x200;
     parameters.common.userdMem.addressSpace = ADDR_FBMEM;
-    parameters.as_bytes().to_vec()
+    driver.channel(&parameters)
 }
 
 /// A record with some RPC in it.
-pub(crate) fn record(input: &mut Input<'_>, queues: &Queues) -> Vec<u8> {
+pub(crate) fn record(input: &mut Input<'_>, queues: &Queues, driver: Driver) -> Vec<u8> {
     let (function, mut body) = match input.below(16) {
         0 => (NV_VGPU_MSG_FUNCTION_FREE, free(input)),
         1 => (NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, vec![input.below(2), 0, 0, 0, 0, 0, 0, 0]),
-        2 => (STATIC_INFO, vec![0; 0x678]),
-        3 => (NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, bar_entry(input)),
+        2 => (STATIC_INFO, vec![0; input.pick(&[0x678, 0x878])]),
+        3 => (NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, bar_entry(input, driver)),
         4 => (NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, memory(input)),
         5 => (
             input.pick(&[NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, NV_VGPU_MSG_FUNCTION_SET_REGISTRY]),
-            vec![0; 928],
+            vec![0; system_info(input)],
         ),
         6 => (NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, large(input)),
         7 => (if input.flag() { input.u32() } else { input.u8().into() }, input.bytes(64).to_vec()),
-        8..=11 => (NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, control(input)),
-        _ => (NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, alloc(input)),
+        8..=11 => (NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, control(input, driver)),
+        _ => (NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, alloc(input, driver)),
     };
     // A few bytes wrong, or missing.
     if input.below(4) == 0 && !body.is_empty() {
@@ -264,8 +294,20 @@ fn free(input: &mut Input<'_>) -> Vec<u8> {
     parameters.as_bytes().to_vec()
 }
 
-fn bar_entry(input: &mut Input<'_>) -> Vec<u8> {
-    let shift: u64 = if input.below(8) == 7 { input.u8().into() } else { 56 };
+/// How much a driver tells of the host: as much as a version does, one byte less or more, or anything.
+fn system_info(input: &mut Input<'_>) -> usize {
+    let version = input.pick(abi::VERSIONS);
+    match input.below(8) {
+        5 => version.system_info - 1,
+        6 => version.system_info + 1,
+        7 => usize::from(input.u16() % 0x1000),
+        _ => version.system_info,
+    }
+}
+
+fn bar_entry(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
+    let shift: u64 =
+        if input.below(8) == 7 { input.u8().into() } else { driver.chip.mmu.root().shift().into() };
     [u64::from(input.below(3)).to_le_bytes(), input.u64().to_le_bytes(), shift.to_le_bytes()].concat()
 }
 
@@ -282,18 +324,18 @@ fn memory(input: &mut Input<'_>) -> Vec<u8> {
     [rpc.as_bytes(), &vec![0; entries]].concat()
 }
 
-fn alloc(input: &mut Input<'_>) -> Vec<u8> {
-    let class = if input.below(16) == 15 { input.u32() } else { input.pick(&CLASSES) };
+fn alloc(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
+    let class = if input.below(16) == 15 { input.u32() } else { input.pick(&driver.classes()) };
     let client = client(input);
     // Mostly where it belongs.
     let usual = input.below(8) != 7;
     let (parent, object, parameters) = match class {
-        NV01_ROOT => (if usual { client } else { 0 }, client, root(client)),
+        NV01_ROOT => (if usual { client } else { 0 }, client, driver.root(client)),
         NV01_DEVICE_0 => (client, DEVICE, vec![0; 0x38]),
         NV20_SUBDEVICE_0 => (DEVICE, SUBDEVICE, vec![0; 4]),
         FERMI_VASPACE_A => (DEVICE, SPACE, space(input)),
-        class if class == HOPPER_CHANNEL_GPFIFO_A.number => {
-            (DEVICE, CHANNEL + u32::from(input.below(4)), channel(input))
+        class if class == driver.channel_class() => {
+            (DEVICE, CHANNEL + u32::from(input.below(4)), channel(input, driver))
         }
         _ => (CHANNEL + u32::from(input.below(4)), 0x1000 + u32::from(input.u8()), engine_object(input)),
     };
@@ -303,18 +345,12 @@ fn alloc(input: &mut Input<'_>) -> Vec<u8> {
     rpc.hParent = parent;
     rpc.hObject = object;
     rpc.hClass = class;
-    rpc.paramsSize = size(input, parameters.len());
+    rpc.paramsSize = size_of_parameters(input, parameters.len());
     [rpc.as_bytes(), &parameters].concat()
 }
 
-fn size(input: &mut Input<'_>, right: usize) -> u32 {
+fn size_of_parameters(input: &mut Input<'_>, right: usize) -> u32 {
     if input.below(16) == 15 { input.u32() } else { u32::try_from(right).unwrap_or(u32::MAX) }
-}
-
-fn root(client: u32) -> Vec<u8> {
-    let mut parameters = vec![0; 0x78];
-    parameters[..4].copy_from_slice(&client.to_le_bytes());
-    parameters
 }
 
 fn space(input: &mut Input<'_>) -> Vec<u8> {
@@ -332,7 +368,7 @@ fn engine_object(input: &mut Input<'_>) -> Vec<u8> {
     parameters
 }
 
-fn channel(input: &mut Input<'_>) -> Vec<u8> {
+fn channel(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
     parameters.common.gpFifoOffset = input.near(&[0x1_1000, 1 << 39, 1 << 57]);
     parameters.common.gpFifoEntries = if input.below(8) == 7 { input.u32() } else { 1024 };
@@ -346,34 +382,42 @@ fn channel(input: &mut Input<'_>) -> Vec<u8> {
     parameters.common.userdMem.size = 0x200;
     parameters.common.userdMem.addressSpace =
         if input.below(8) == 7 { input.u8().into() } else { ADDR_FBMEM };
-    parameters.as_bytes().to_vec()
+    driver.channel(&parameters)
 }
 
-fn control(input: &mut Input<'_>) -> Vec<u8> {
-    let command = if input.below(16) == 15 { input.u32() } else { input.pick(&CONTROLS) };
-    let client = client(input);
-    let usual = input.below(8) != 7;
-    let (object, parameters) = match command {
-        NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY => (DEVICE, directory(input)),
-        NVA06F_CTRL_CMD_GPFIFO_SCHEDULE => (CHANNEL + u32::from(input.below(4)), vec![input.below(2), 0]),
-        NVA06F_CTRL_CMD_BIND => (CHANNEL + u32::from(input.below(4)), vec![input.below(14), 0, 0, 0]),
-        NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN => (CHANNEL + u32::from(input.below(4)), vec![0; 4]),
-        NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES => (SPACE, vec![input.u8(); 0xb8]),
+/// A control of the version that the driver speaks, of another, or of none.
+fn control(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
+    let speaks = if input.below(8) == 7 { input.pick(abi::VERSIONS) } else { driver.abi };
+    let known: Vec<&Control> = speaks.controls().collect();
+    let (number, object, size) = match input.below(16) {
+        0..=2 => (NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Type::Channel, 2),
+        3 => (NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, Type::Device, 0),
+        15 => (input.u32(), Type::Subdevice, usize::from(input.u16() % 0x900)),
         _ => {
-            let size = usize::from(input.u16() % 0x900);
-            let mut parameters = vec![0; size];
-            for place in parameters.iter_mut().take(8) {
-                *place = input.u8();
-            }
-            (input.pick(&[SUBDEVICE, 0xabcd_2080, DEVICE]), parameters)
+            let control = known[usize::from(input.u8()) % known.len()];
+            (control.number, control.object, control.size)
         }
     };
-    let object = if usual { object } else { handle(input) };
+    let client = client(input);
+    let parameters = if number == NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY {
+        directory(input)
+    } else {
+        let mut parameters = vec![0; size];
+        parameters.iter_mut().take(24).for_each(|place| *place = input.u8());
+        parameters
+    };
+    let usual = match object {
+        Type::Device => DEVICE,
+        Type::AddressSpace => SPACE,
+        Type::Channel => CHANNEL + u32::from(input.below(4)),
+        _ => input.pick(&[SUBDEVICE, 0xabcd_2080]),
+    };
+    let object = if input.below(8) == 7 { handle(input) } else { usual };
     let mut rpc = rpc_gsp_rm_control_v03_00::new_zeroed();
     rpc.hClient = client;
     rpc.hObject = object;
-    rpc.cmd = command;
-    rpc.paramsSize = size(input, parameters.len());
+    rpc.cmd = number;
+    rpc.paramsSize = size_of_parameters(input, parameters.len());
     [rpc.as_bytes(), &parameters].concat()
 }
 

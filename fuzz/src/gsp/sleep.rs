@@ -6,6 +6,7 @@ use gpuvmk::gsp::{BootError, Gsp, GspConfig};
 use gpuvmk_backend::testing::FakeGspBack;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::rpc::Driver;
 use super::{BASE, rpc};
 use crate::gsp_queues::{Queues, Ram as _};
 use crate::input::Input;
@@ -23,7 +24,7 @@ const PLACES: [u64; 8] = [META, META + 16, META + 24, FIRST, SECOND, THIRD, DATA
 const HEADER: usize = 32;
 
 /// Suspends GSP.
-pub(super) fn suspend(gsp: &mut Gsp, back: &FakeGspBack, queues: &mut Queues) {
+pub(super) fn suspend(driver: Driver, gsp: &mut Gsp, back: &FakeGspBack, queues: &mut Queues) {
     let mut meta = GspFwSRMeta::new_zeroed();
     meta.magic = GSP_FW_SR_META_MAGIC;
     meta.revision = GSP_FW_SR_META_REVISION;
@@ -35,11 +36,17 @@ pub(super) fn suspend(gsp: &mut Gsp, back: &FakeGspBack, queues: &mut Queues) {
     for page in 0..PAGES {
         back.put(THIRD + 8 * page, &(BASE + DATA + 0x1000 * page).to_le_bytes());
     }
-    for record in rpc::suspension(BASE + META) {
+    for record in rpc::suspension(driver, BASE + META) {
         let record = record(queues);
         queues.push(back, &record);
         gsp.commands(back);
         queues.read_all(back);
+    }
+    // Some drivers say where only when the processor stops; that nothing was suspended is no fault of theirs.
+    if driver.abi.resume_runs_channels
+        && let Err(error) = gsp.keep(back, BASE + META)
+    {
+        drop(error.to_string());
     }
 }
 

@@ -170,7 +170,7 @@ impl Driver for Gh100 {
         tables(world);
         self.queues = Queues::prepare(world, BASE);
         boot(world, BASE + LIBOS);
-        for record in rpc::channels() {
+        for record in rpc::channels(rpc::Driver::usual()) {
             self.rpc(world, &record(&self.queues));
         }
         invalidate(world, DIRECTORY, 1 << 31 | 1);
@@ -194,7 +194,7 @@ impl Driver for Gh100 {
                 send_fsp(world, raw.get(..size).unwrap_or_default());
             }
             2..=5 => {
-                let record = rpc::record(input, &self.queues);
+                let record = rpc::record(input, &self.queues, rpc::Driver::usual());
                 self.rpc(world, &record);
             }
             6 | 7 => {
