@@ -16,7 +16,7 @@ use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
 use gpuvmk::chip::gf100::regs::pmc;
-use gpuvmk::chip::gh100::regs::host::NV_XAL_EP_BAR0_WINDOW;
+use gpuvmk::chip::gsp::regs::xal::NV_XAL_EP_BAR0_WINDOW;
 use gpuvmk::chip::registers::Reg;
 use gpuvmk::pci::{PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;

@@ -11,6 +11,7 @@ mod engine;
 pub mod gf100;
 pub mod gh100;
 pub mod gmmu;
+pub mod gsp;
 mod kinds;
 pub mod methods;
 pub mod nv;

@@ -14,26 +14,58 @@ registers that are not listed); **constant** reads its reset value, writes are d
 **handler** means that the unit's model in `src/units/` decides; **denied** drops writes and counts them.
 ";
 
+const FAMILIES: &str = "
+## Chips with GSP
+
+Each table is here once. It is that of all chips, if no chips are named below it. The identity is that of the
+first chip.
+";
+
+/// A table.
+type Table = &'static [RegisterDef];
+
 /// The document.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    for set in &ALL {
-        chip(&mut text, set);
+    let (by_registers, by_firmware) = ALL.split_at(1);
+    for set in by_registers {
+        let _ = writeln!(text, "\n## {}", set.chip);
+        for table in set.tables {
+            section(&mut text, &format!("{} ", set.chip), table);
+        }
+    }
+    text.push_str(FAMILIES);
+    for (table, chips) in distinct(by_firmware) {
+        section(&mut text, "", table);
+        if chips.len() < by_firmware.len() {
+            let _ = writeln!(text, "\nChips: {}.", chips.join(", "));
+        }
     }
     text
 }
 
-fn chip(text: &mut String, set: &RegisterSet) {
-    let _ = writeln!(text, "\n## {}", set.chip);
-    for table in set.tables {
-        if let Some(first) = table.first() {
-            let _ = writeln!(text, "\n### {} {}\n\nSource: {}.\n", set.chip, first.unit, first.source);
-            let _ = writeln!(text, "| Offset | Register | Reset | Access | Fields | Meaning |");
-            let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
+/// Each table once, with the chips that have it. What differs between chips in a table is a reset value at most.
+fn distinct(sets: &'static [RegisterSet]) -> Vec<(Table, Vec<&'static str>)> {
+    let mut all: Vec<(Table, Vec<&str>)> = Vec::new();
+    for (set, table) in sets.iter().flat_map(|set| set.tables.iter().map(move |table| (set, *table))) {
+        let place = |table: Table| table.first().map(|first| (first.offset, first.unit));
+        match all.iter_mut().find(|(known, _)| place(known) == place(table)) {
+            Some((_, chips)) => chips.push(set.chip),
+            None => all.push((table, vec![set.chip])),
         }
-        for entry in *table {
-            row(text, entry);
-        }
+    }
+    all
+}
+
+/// A table of registers.
+fn section(text: &mut String, chip: &str, table: Table) {
+    if let Some(first) = table.first() {
+        let _ = writeln!(text, "\n### {chip}{}\n\nSource: {}.\n", first.unit, first.source);
+        let _ = writeln!(text, "| Offset | Register | Reset | Access | Fields | Meaning |");
+        let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
+    }
+    for entry in table {
+        row(text, entry);
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::register_index::RegisterIndex;
 use super::registers::{Reg, RegisterDef};
-use super::{gf100, gh100};
+use super::{gf100, gsp};
 
 /// Registers of a chip that gpuvmk has no tables of: each is looked for when it is asked for.
 pub trait Definitions: std::fmt::Debug + Sync {
@@ -35,21 +35,30 @@ enum Registers {
     Elsewhere(&'static dyn Definitions),
 }
 
+/// GF100.
+const GF100: RegisterSet = RegisterSet {
+    chip: gf100::NAME,
+    boot_0: gf100::BOOT_0,
+    tables: gf100::regs::TABLES,
+    source: Registers::Tables(gf100::regs::index),
+};
+
 /// All chips, oldest first.
-pub static ALL: [RegisterSet; 2] = [
-    RegisterSet {
-        chip: gf100::NAME,
-        boot_0: gf100::BOOT_0,
-        tables: gf100::regs::TABLES,
-        source: Registers::Tables(gf100::regs::index),
-    },
-    RegisterSet {
-        chip: gh100::NAME,
-        boot_0: gh100::BOOT_0,
-        tables: gh100::regs::TABLES,
-        source: Registers::Tables(gh100::regs::index),
-    },
-];
+pub static ALL: [RegisterSet; 1 + gsp::ALL.len()] = {
+    let mut all = [GF100; 1 + gsp::ALL.len()];
+    let mut place = 0;
+    while place < gsp::ALL.len() {
+        let chip = gsp::ALL[place];
+        all[1 + place] = RegisterSet {
+            chip: chip.name,
+            boot_0: chip.boot_0,
+            tables: chip.tables,
+            source: Registers::Tables(chip.index),
+        };
+        place += 1;
+    }
+    all
+};
 
 impl RegisterSet {
     /// A chip whose registers come from elsewhere.

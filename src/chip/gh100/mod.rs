@@ -6,10 +6,10 @@
 
 use crate::StorageKinds;
 
-pub mod fsp;
 pub mod methods;
 pub mod regs;
-pub mod userd;
+
+pub use crate::gsp::{fsp, userd};
 
 /// Name as users write it in configuration files.
 pub const NAME: &str = "GH100";

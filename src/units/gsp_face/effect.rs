@@ -10,7 +10,7 @@ use gpuvmk_backend::FlushScope;
 pub enum Effect {
     /// FSP was asked to boot GSP, whose parameters are at this bus address. FSP owes an answer.
     BootGsp {
-        /// Bus address of [`gpuvmk_chip::gh100::fsp::FmcBootParams`].
+        /// Bus address of [`gpuvmk_chip::gsp::fsp::FmcBootParams`].
         parameters: u64,
     },
     /// FSP refused a message, and has reported that to the driver.

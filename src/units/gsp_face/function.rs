@@ -12,7 +12,7 @@ use super::registers::Registers;
 use crate::{DriverCounters, FaceCounters, RestoreError};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
+use gpuvmk_chip::gsp::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_gsp::GspConfig;
 use gpuvmk_mmio_trap::access::{check, lanes};

@@ -4,7 +4,7 @@ use zerocopy::FromBytes;
 
 use super::fsp::FspError;
 use gpuvmk_backend::GspBackend;
-use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
+use gpuvmk_chip::gsp::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// Where GSP finds what it is booted with. Bus addresses.

@@ -10,11 +10,11 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::hal::FspBoot;
-use gpuvmk_chip::gh100::fsp::{
+use gpuvmk_chip::gsp::fsp::{
     CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET, NOT_SUPPORTED, NVDM_COT,
     NVDM_HEADER, NVDM_VENDOR, OK, Response,
 };
-use gpuvmk_chip::gh100::regs::fsp::*;
+use gpuvmk_chip::gsp::regs::fsp::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::{Check, StateError, Words};

@@ -1,13 +1,16 @@
 //! Hopper: FSP boots GSP, page tables are of version 3.
 //!
-//! Offsets and fields are those of [`gpuvmk_chip::gh100::regs`], whose tables say where they are known from.
+//! Offsets and fields are those of [`gpuvmk_chip::gsp::regs`], whose tables say where they are known from.
 
 use super::{
     Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer, VramSize,
 };
 use gpuvmk_chip::addr::PAGE_SHIFT;
-use gpuvmk_chip::gh100::regs::{self, gsp::*, host::*, timer::*, vfn::*, windows::*};
-use gpuvmk_chip::gh100::{DEVICE_ID, NAME, fsp::COT_VERSION};
+use gpuvmk_chip::gsp as chip;
+use gpuvmk_chip::gsp::fsp::COT_VERSION;
+use gpuvmk_chip::gsp::regs::{
+    gsp::*, gsp_core::*, gsp_queues::*, timer::*, vfn::*, vram_size::*, windows::*, xal::*,
+};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// log2 of the bytes of a MiB.
@@ -15,10 +18,10 @@ const MIB_SHIFT: u32 = 20;
 
 /// GH100.
 pub static GH100: Hal = Hal {
-    name: NAME,
-    registers: regs::index,
+    name: chip::GH100.name,
+    registers: chip::GH100.index,
     pci: Pci {
-        device_id: DEVICE_ID,
+        device_id: chip::GH100.device_id,
         revision: 0xa1,
         subsystem: 0x16c1,
         bar0_size: 16 << 20,

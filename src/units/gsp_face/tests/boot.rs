@@ -7,7 +7,7 @@ use super::*;
 use crate::DriverCounters;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::channel_event::FaultUnit;
-use gpuvmk_chip::gh100::regs::{gsp, host};
+use gpuvmk_chip::gsp::regs::{gsp, gsp_core, vram_size};
 
 #[test]
 fn driver_finds_a_gh100() {
@@ -20,7 +20,7 @@ fn driver_finds_a_gh100() {
     assert_eq!(gpu.config_rd(0x78) & 0xff, 0x10);
     assert_eq!((gpu.rd(4), gpu.rd(0)), (0, 0x1800_00a1));
     assert_eq!((gpu.rd(0x10_1000), gpu.rd(0x2_00bc)), (0, 0xff));
-    assert_eq!(gpu.reg(host::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42), 64);
+    assert_eq!(gpu.reg(vram_size::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42), 64);
     gpu.wr(0x7_0000, 1);
     assert_eq!(gpu.rd(0x7_0000), 0);
 }
@@ -38,7 +38,7 @@ fn gsp_boots_by_the_message_to_fsp() {
     let mut driver = Driver::booted(&gpu);
     assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0);
     assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_HWCFG2) & 1 << 13, 0);
-    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x80);
+    assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL), 0x80);
     assert_eq!(driver.receive(), None);
     assert_eq!(gpu.function.gsp_counters().events, 1);
 }
@@ -69,7 +69,7 @@ fn boot_with_parameters_that_are_not_there_is_refused_by_fsp() {
     assert_eq!(driver.boot(0), 0x9e);
     assert_eq!(driver.boot(RAM + 0x8000), 0x9e);
     assert_eq!(gpu.function.counters().fsp_errors, 7);
-    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x10);
+    assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL), 0x10);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn unloading_halts_the_core_and_takes_the_channels() {
     gpu.back.calls();
     driver.unload(false);
     assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0x8000_0000);
-    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL) & 0x10, 0x10);
+    assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL) & 0x10, 0x10);
     assert_eq!(gpu.back.calls(), [BackCall::Destroy(0)]);
     drop(driver);
     Driver::booted(&gpu);
@@ -96,7 +96,7 @@ fn resume_keeps_queues_and_channels() {
     driver.unload(true);
     assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0x8000_0000);
     assert_eq!(driver.boot(0), 0);
-    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x80);
+    assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL), 0x80);
     assert_eq!(driver.receive().unwrap().function, 0x1001);
     gpu.back.calls();
     gpu.wr(0xbb_0090, 1 << 16 | 3);
@@ -143,7 +143,7 @@ fn function_reset_brings_everything_back() {
     gpu.config_wr(0x78 + 8 + 1, &[0x80]);
     assert_eq!(gpu.back.calls(), [BackCall::Reset]);
     assert_eq!((gpu.rd(0x10_fd40), gpu.rd(0x1234)), (0, 0));
-    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x10);
+    assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL), 0x10);
     gpu.wr(0xbb_0090, 1 << 16 | 3);
     assert_eq!(gpu.back.calls(), []);
     assert_eq!(gpu.function.counters().bad_doorbells, 1);

@@ -9,7 +9,7 @@ use super::Gpu;
 use super::gsp_queues::{LIBOS, Queues, Ram};
 use crate::gsp_face::hal::Boot;
 use gpuvmk_backend::testing::FakeGspBack;
-use gpuvmk_chip::gh100::fsp::{
+use gpuvmk_chip::gsp::fsp::{
     CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };

@@ -80,7 +80,7 @@ mod regs {
 use regs::*;
 
 static INDEX: LazyLock<RegisterIndex> =
-    LazyLock::new(|| RegisterIndex::new(&[TABLE, gpuvmk_chip::gh100::regs::fsp::TABLE]));
+    LazyLock::new(|| RegisterIndex::new(&[TABLE, gpuvmk_chip::gsp::regs::fsp::TABLE]));
 
 const GSP_STALL: u32 = 5;
 
@@ -196,7 +196,7 @@ fn files_that_serve_every_chip_name_registers_of_none() {
             if entry.path().extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(entry.path()).unwrap();
                 let production = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-                assert!(!production.contains("gh100::regs"), "{}", entry.path().display());
+                assert!(!production.contains("gsp::regs"), "{}", entry.path().display());
                 files += 1;
             }
         }

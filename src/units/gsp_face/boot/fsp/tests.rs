@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use zerocopy::FromZeros;
 
 use super::*;
-use gpuvmk_chip::gh100::fsp::{COT_VERSION, NVDM_RESPONSE, nvdm_header};
+use gpuvmk_chip::gsp::fsp::{COT_VERSION, NVDM_RESPONSE, nvdm_header};
 
 const BOOT: FspBoot = FspBoot { message_version: COT_VERSION };
 

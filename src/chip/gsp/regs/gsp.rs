@@ -1,0 +1,17 @@
+//! The GSP processor's registers that stay open to the driver once firmware runs, where FSP boots it.
+
+crate::registers! {
+    unit "GSP", source "open-gpu-kernel-modules hopper/gh100 dev_gsp.h, dev_falcon_v4.h; nouveau nvkm/subdev/gsp/gh100.c, gsp/rm/r535/gsp.c, falcon/ga100.c";
+    /// Clears pending interrupts.
+    NV_PGSP_FALCON_IRQSCLR @ 0x110004, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// Interrupts pending. SWGEN0: the message queue has something new.
+    NV_PGSP_FALCON_IRQSTAT @ 0x110008, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// First mailbox. 0 after a successful boot, bit 31 after an unload, another value is an error.
+    NV_PGSP_FALCON_MAILBOX0 @ 0x110040, reset 0, Handler, { 31:0 DATA = { UNLOADED: 0x8000_0000 } };
+    /// Second mailbox.
+    NV_PGSP_FALCON_MAILBOX1 @ 0x110044, reset 0, Handler, { 31:0 DATA };
+    /// Version of the firmware's bootloader, left here by the driver.
+    NV_PGSP_FALCON_OS @ 0x110080, reset 0, Scratch, {};
+    /// Hardware configuration; the lock is open once firmware runs.
+    NV_PGSP_FALCON_HWCFG2 @ 0x1100f4, reset 0, Handler, { 13:13 RISCV_BR_PRIV_LOCKDOWN, 10:10 RISCV };
+}
