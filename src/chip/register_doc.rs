@@ -44,7 +44,8 @@ pub fn markdown() -> String {
     text
 }
 
-/// Each table once, with the chips that have it. What differs between chips in a table is a reset value at most.
+/// Each table once, with the chips that have it. What differs between chips in a table is a reset value at
+/// most.
 fn distinct(sets: &'static [RegisterSet]) -> Vec<(Table, Vec<&'static str>)> {
     let mut all: Vec<(Table, Vec<&str>)> = Vec::new();
     for (set, table) in sets.iter().flat_map(|set| set.tables.iter().map(move |table| (set, *table))) {

@@ -51,10 +51,10 @@ counters! {
         ///
         /// GF100 only.
         pub dropped_patches: u64 = (counter Number "dropped_patches"),
-        /// Messages to FSP that were answered with an error.
+        /// Steps of GSP's boot that were refused, by FSP, by falcons or by firmware on them.
         ///
-        /// Chips that boot GSP by it.
-        pub fsp_errors: u64 = (counter Number "fsp_errors"),
+        /// Chips with GSP only.
+        pub boot_errors: u64 = (counter Number "boot_errors"),
         /// Doorbells that named no channel.
         ///
         /// Chips with GSP only.

@@ -39,6 +39,10 @@ pub const NVDM_RESPONSE: u8 = 0x15;
 /// Version of the chain-of-trust message that Hopper's FSP takes.
 pub const COT_VERSION: u16 = 1;
 
+/// Version of the message that Blackwell's FSP takes. Its hash, key and signature are shorter, in the same
+/// places.
+pub const COT_VERSION_2: u16 = 2;
+
 /// Error code: done.
 pub const OK: u32 = 0x00;
 /// Error code: not possible in this state.

@@ -1,8 +1,8 @@
-//! FWSEC: the firmware in the VBIOS that sets up a protected region (WPR2) for GSP, on chips without FSP. A driver
-//! takes it from the VBIOS, writes a command into its data, and has GSP's falcon run it.
+//! FWSEC: the firmware in the VBIOS that sets up a protected region (WPR2) for GSP, on chips without FSP. A
+//! driver takes it from the VBIOS, writes a command into its data, and has GSP's falcon run it.
 //!
-//! Source: nouveau `nvkm/subdev/gsp/fwsec.c`, `include/nvfw/flcn.h`; nova-core `firmware/fwsec.rs`, `vbios.rs`;
-//! checked on running guests.
+//! Source: nouveau `nvkm/subdev/gsp/fwsec.c`, `include/nvfw/flcn.h`; nova-core `firmware/fwsec.rs`,
+//! `vbios.rs`; checked on running guests.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,7 +1,8 @@
-//! What chips whose driver asks firmware (GSP) have in common, from Turing to Blackwell, and what differs between
-//! their families: registers, structures in memory, and the list of chips.
+//! What chips whose driver asks firmware (GSP) have in common, from Turing to Blackwell, and what differs
+//! between their families: registers, structures in memory, and the list of chips.
 //!
-//! Sources: open-gpu-kernel-modules (r570 and r580), Linux `drivers/gpu/drm/nouveau` and `drivers/gpu/nova-core`.
+//! Sources: open-gpu-kernel-modules (r570 and r580), Linux `drivers/gpu/drm/nouveau` and
+//! `drivers/gpu/nova-core`.
 
 mod chips;
 pub mod falcon;

@@ -1,5 +1,5 @@
-//! The description of GSP's image and of the protected region that it lives in (`GspFwWprMeta`), in system memory. A
-//! driver fills it in, and the booter completes it.
+//! The description of GSP's image and of the protected region that it lives in (`GspFwWprMeta`), in system
+//! memory. A driver fills it in, and the booter completes it.
 //!
 //! Source: nouveau `nvkm/subdev/gsp/rm/r535/nvrm/gsp.h` and r570's; offsets were computed from these headers.
 

@@ -85,6 +85,29 @@ impl Gsp {
         Ok(self.run(back))
     }
 
+    /// Where a driver that lays out VRAM itself has put the heap outside of the protected region, from the
+    /// description of the image that it boots.
+    pub fn set_non_wpr_heap(&mut self, offset: u64) {
+        self.rm.non_wpr_heap = offset;
+    }
+
+    /// Bytes of memory that a driver must provide for a suspension.
+    pub fn saved_room(&self) -> u64 {
+        saved::room(&self.rm.config)
+    }
+
+    /// Ends at once, as the unit's reset ends firmware that runs. What is suspended stays.
+    pub fn stop(&mut self, back: &impl GspBackend) -> Vec<Effect> {
+        if self.state != State::Running {
+            return Vec::new();
+        }
+        self.rm.clear(back);
+        self.rm.effects.clear();
+        self.assembly = Assembly::default();
+        (self.state, self.queues) = (State::Off, None);
+        vec![Effect::Halted { suspend: false }]
+    }
+
     /// True when what lies at a bus address names memory in which a GSP is suspended: [`Gsp::resume`] takes
     /// it.
     pub fn is_suspended_at(back: &impl GspBackend, description: u64) -> bool {

@@ -38,6 +38,9 @@ pub(super) struct Rm {
     pub(super) bar2_entry: u64,
     /// Bus address of what names the memory for a suspension, once the driver said so.
     pub(super) saved_at: Option<u64>,
+    /// Where a driver that lays out VRAM itself has put the heap outside of the protected region; 0 where GSP
+    /// does that.
+    pub(super) non_wpr_heap: u64,
     /// Channels that did not survive a suspension, to be reported to the driver.
     pub(super) lost: Vec<(Token, RobustChannelError)>,
     /// Effects of the present RPC for the face.
@@ -56,6 +59,7 @@ impl Rm {
             notes: Notes::default(),
             bar2_entry: 0,
             saved_at: None,
+            non_wpr_heap: 0,
             lost: Vec::new(),
             effects: Vec::new(),
         }

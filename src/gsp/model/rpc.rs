@@ -37,7 +37,7 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
         }
         FunctionCall::Unload => unload(rm, back, is_suspend(body)?),
         FunctionCall::StaticInfo => {
-            let info = static_info::with_info(&rm.config, rm.abi.static_info);
+            let info = static_info::with_info(&rm.config, rm.non_wpr_heap, rm.abi.static_info);
             body.get_mut(..info.len()).ok_or(Status::InvalidParamStruct)?.copy_from_slice(&info);
             Ok(())
         }

@@ -43,6 +43,9 @@ pub struct GspState {
     pub bar2_entry: u64,
     /// Bus address of what names the memory for a suspension.
     pub saved_at: Option<u64>,
+    /// Where a driver has put the heap outside of the protected region. Since version 2 of the face's state.
+    #[serde(default)]
+    pub non_wpr_heap: u64,
     /// The checksum of what was written there, while GSP is still as it was then.
     pub kept: Option<u64>,
 }
@@ -76,6 +79,7 @@ impl Gsp {
             notes: _,
             bar2_entry,
             saved_at,
+            non_wpr_heap,
             // There are some while an RPC is carried out.
             lost: _,
             effects: _,
@@ -94,6 +98,7 @@ impl Gsp {
             counters: *counters,
             bar2_entry: *bar2_entry,
             saved_at: *saved_at,
+            non_wpr_heap: *non_wpr_heap,
             kept: *kept,
         }
     }
@@ -140,6 +145,7 @@ impl Gsp {
                 notes: Notes::default(),
                 bar2_entry: state.bar2_entry,
                 saved_at: state.saved_at,
+                non_wpr_heap: state.non_wpr_heap,
                 lost: Vec::new(),
                 effects: Vec::new(),
             },

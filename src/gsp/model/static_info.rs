@@ -5,9 +5,10 @@
 //!
 //! - The size of the memory in which GSP's state is saved is taken from the two offsets of the firmware's
 //!   region, which real firmware chooses. Ours leave what the most objects take that a driver may have.
-//! - The size of the memory for reserved VRAM is 0 minus the 32-bit end of the last region that is not
-//!   reserved. A region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither
-//!   compressible nor for display, so nothing is allocated from it.
+//! - The size of the memory for reserved VRAM is the heap's offset (0 where GSP lays VRAM out) minus the end
+//!   of the last region that is not reserved, in 32 bits. A region behind the end of VRAM, up to what equals
+//!   the offset in 32 bits, makes that 0. It is neither compressible nor for display, so nothing is allocated
+//!   from it.
 
 use crate::abi::values::{MemoryRegion, StaticInfo};
 use crate::model::config::GspConfig;
@@ -23,25 +24,32 @@ const USABLE_START: u64 = MIB;
 pub(super) const RESERVED_TOP: u64 = 4 * MIB;
 /// Size of the firmware runtime services region, which drivers assume.
 const FRTS_SIZE: u64 = MIB;
+
 /// The two ranges that are reported to drivers.
-fn regions(vram: u64) -> [MemoryRegion; 2] {
+fn regions(vram: u64, driver_heap: u64) -> [MemoryRegion; 2] {
     let usable_end = vram.saturating_sub(RESERVED_TOP);
-    let beyond = vram.saturating_div(4 * GIB).saturating_add(1).saturating_mul(4 * GIB);
+    let round = vram.saturating_div(4 * GIB).saturating_add(1).saturating_mul(4 * GIB);
+    let beyond = round.saturating_add(driver_heap % (4 * GIB));
     [
         MemoryRegion { base: USABLE_START, limit: usable_end.saturating_sub(1), usable: true },
         MemoryRegion { base: vram, limit: beyond.saturating_sub(1), usable: false },
     ]
 }
 
-/// Calls `with` with all of it.
-pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>) -> T) -> T {
+/// Calls `with` with all of it. `driver_heap` is where the driver has put the heap outside of the protected
+/// region, 0 where GSP does that.
+pub(super) fn with_info<T>(
+    config: &GspConfig,
+    driver_heap: u64,
+    with: impl FnOnce(&StaticInfo<'_>) -> T,
+) -> T {
     let heap = config.vram.saturating_sub(RESERVED_TOP);
     let saved = config.hal.non_wpr_heap.saturating_sub(FRTS_SIZE).saturating_add(saved::room(config));
     with(&StaticInfo {
         name: config.hal.name,
         short_name: config.hal.short_name,
         vram: config.vram,
-        regions: &regions(config.vram),
+        regions: &regions(config.vram, driver_heap),
         gpc_mask: engines::GPC_MASK,
         tpc_mask: engines::TPC_MASK,
         bar1_root: config.bar1_root(),
@@ -77,9 +85,28 @@ mod tests {
                 objects: ObjectLimits::default(),
             };
 
-            let sizes = with_info(&config, suspend_sizes);
+            let sizes = with_info(&config, 0, suspend_sizes);
 
             assert_eq!(sizes, (0x10_1000, 0), "{mib} MiB: 64 bytes for each of 16384 objects");
+        }
+    }
+
+    #[test]
+    fn the_last_region_ends_where_the_drivers_heap_is_in_32_bits() {
+        for (vram, heap) in [(64 * MIB, 0xffff_ffff_ffc0_0000), (12 * GIB, 0x2_f000_0000), (GIB, 0x3800_0000)]
+        {
+            let config = GspConfig {
+                hal: &GH100,
+                vram,
+                engines: EngineSet::GRAPHICS,
+                channels: 1,
+                objects: ObjectLimits::default(),
+            };
+
+            let last = with_info(&config, heap, |info| info.regions[1]);
+
+            assert!(last.base == vram && last.limit > vram && !last.usable);
+            assert_eq!((last.limit + 1) % (4 * GIB), heap % (4 * GIB));
         }
     }
 
@@ -93,7 +120,7 @@ mod tests {
             objects: ObjectLimits::default(),
         };
 
-        with_info(&config, |info| {
+        with_info(&config, 0, |info| {
             assert!(info.regions[0].usable && !info.regions[1].usable);
             assert_eq!((info.regions[0].base, info.regions[0].limit), (MIB, 60 * MIB - 1));
             assert!(info.bar1_root > info.regions[0].limit && info.bar2_root > info.bar1_root);

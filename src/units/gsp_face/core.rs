@@ -18,6 +18,7 @@
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
 
+mod boot;
 mod gsp_counts;
 mod parts;
 mod state;
@@ -25,7 +26,6 @@ mod state;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
 
-use super::boot::GspArguments;
 use super::face::Face;
 use super::hal::{Hal, Token};
 use super::identity_page::IdentityPage;
@@ -40,7 +40,7 @@ use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_control_client::GspCounters;
-use gpuvmk_gsp::{BootError, Counters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
+use gpuvmk_gsp::{Counters, DoorbellTarget, Effect as GspEffect, Gsp, GspConfig};
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
@@ -127,35 +127,6 @@ impl<B: GspBackend> Core<B> {
             watcher: Watcher::default(),
             roots,
         }
-    }
-
-    /// FSP was asked to boot GSP with the parameters at that bus address.
-    pub fn boot(&self, back: &B, parameters: u64) {
-        let result = {
-            let mut processor = locked(&self.processor);
-            let result = GspArguments::of_fmc(back, parameters)
-                .and_then(|arguments| Ok(self.start(back, &mut processor.gsp, arguments)?));
-            self.finish(back, &mut processor);
-            result
-        };
-        if let Err(error) = result {
-            log::warn!("FSP does not boot GSP: {error}");
-        }
-        self.face.lock().booted(result);
-        self.face.counters_changed.note();
-        self.deliver();
-    }
-
-    /// Boots GSP, or lets it go on where it was suspended. Every boot flow ends here.
-    fn start(&self, back: &B, gsp: &mut Gsp, arguments: GspArguments) -> Result<(), BootError> {
-        let GspArguments { arguments, description } = arguments;
-        let effects = if Gsp::is_suspended_at(back, description) {
-            gsp.resume(back, description)?
-        } else {
-            gsp.boot(back, arguments)?
-        };
-        self.apply(back, &effects);
-        Ok(())
     }
 
     /// The driver rang for its command queue.

@@ -1,20 +1,17 @@
 //! Effects of a register access outside the unit models. The models return these as values; the function
 //! carries them out after it has released the models' lock.
 
-use super::boot::fsp::FspError;
+use super::boot::{BootRefusal, Request};
 use super::hal::Token;
 use gpuvmk_backend::FlushScope;
 
 /// A consequence of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// FSP was asked to boot GSP, whose parameters are at this bus address. FSP owes an answer.
-    BootGsp {
-        /// Bus address of [`gpuvmk_chip::gsp::fsp::FmcBootParams`].
-        parameters: u64,
-    },
-    /// FSP refused a message, and has reported that to the driver.
-    FspRefused(FspError),
+    /// GSP is to boot, or something is to be done for that.
+    Boot(Request),
+    /// The boot flow refused something, and the driver finds the error.
+    BootRefused(BootRefusal),
     /// The driver rang for its command queue.
     GspCommands,
     /// PRAMIN may show other memory.

@@ -67,7 +67,7 @@ impl GspFalcon {
             },
             ProcessorRegister::Core => match self.firmware {
                 Firmware::Running => self.layout.active.mask(),
-                Firmware::Absent | Firmware::Halted => self.layout.halted.mask(),
+                Firmware::Absent | Firmware::Halted => self.layout.halted.map_or(0, Field::mask),
             },
             ProcessorRegister::IrqClear | ProcessorRegister::Retrigger | ProcessorRegister::Commands => 0,
         }
@@ -99,6 +99,27 @@ impl GspFalcon {
             | ProcessorRegister::Core => {}
         }
         Signal::None
+    }
+
+    /// Whether the firmware runs.
+    pub fn is_running(&self) -> bool {
+        self.firmware == Firmware::Running
+    }
+
+    /// Both mailboxes.
+    pub const fn mailboxes(&self) -> [u32; 2] {
+        self.mailboxes
+    }
+
+    /// Firmware leaves a result in the first mailbox.
+    pub const fn set_mailbox(&mut self, result: u32) {
+        let [first, _] = &mut self.mailboxes;
+        *first = result;
+    }
+
+    /// The unit was reset. Firmware that ran is gone.
+    pub const fn reset(&mut self) {
+        *self = Self::new(self.layout);
     }
 
     /// The firmware is up.

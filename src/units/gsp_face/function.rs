@@ -118,16 +118,16 @@ impl<B: GspBackend> GspFunction<B> {
 
     /// Accesses of note.
     pub fn counters(&self) -> FaceCounters {
-        let (file, fsp_errors) = {
+        let (file, boot_errors) = {
             let units = self.core.face.lock();
-            (units.counters(), units.fsp_errors())
+            (units.counters(), units.boot_errors())
         };
         FaceCounters {
             unlisted_reads: file.unlisted_reads,
             unlisted_writes: file.unlisted_writes,
             refused: file.refused,
             window_faults: self.core.window_faults.load(Ordering::Relaxed),
-            fsp_errors,
+            boot_errors,
             bad_doorbells: self.core.bad_doorbells.load(Ordering::Relaxed),
             dropped_stops: self.core.dropped_stops(),
             ..FaceCounters::default()
@@ -203,10 +203,10 @@ impl<B: GspBackend> GspFunction<B> {
     /// Carries out what follows from a register write.
     fn perform(&self, effect: Effect) {
         match effect {
-            Effect::BootGsp { parameters } => self.core.boot(&self.backend, parameters),
-            Effect::FspRefused(error) => {
+            Effect::Boot(request) => self.core.boot(&self.backend, request),
+            Effect::BootRefused(refusal) => {
                 self.core.face.counters_changed.note();
-                log::warn!("FSP refuses a message: {error}");
+                log::warn!("{refusal}");
             }
             Effect::GspCommands => self.core.commands(&self.backend),
             Effect::Flush(asked) => {

@@ -1,5 +1,5 @@
-//! The register face of a GPU whose driver asks GSP firmware: FSP and GSP mailboxes, the VFN interrupt tree,
-//! PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`].
+//! The register face of a GPU whose driver asks GSP firmware: its boot, GSP's mailboxes, the VFN interrupt
+//! tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`].
 //!
 //! [`GspFunction`] is a PCI function over a [`GspBackend`]. What generations of chips do differently is in
 //! [`hal`], one row a generation. Each unit is a pure model in a file of its own;
@@ -33,6 +33,7 @@ pub use function::GspFunction;
 
 /// The states of the units, parts of [`GspFaceState`].
 pub mod state {
+    pub use super::boot::falcons::{FalconState, FalconsState};
     pub use super::boot::fsp::FspState;
     pub use super::falcon::{Firmware, GspFalconState};
     pub use super::invalidate::MmuInvalidateState;

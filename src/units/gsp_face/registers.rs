@@ -4,7 +4,8 @@
 mod state;
 
 use super::boot::BootUnit;
-use super::boot::fsp::{FspError, Request};
+use super::boot::falcons::{FalconError, Falcons};
+use super::boot::fsp::FspError;
 use super::effect::Effect;
 use super::falcon::{GspFalcon, Signal};
 use super::hal::{Hal, Role, TimeWord};
@@ -41,7 +42,7 @@ pub struct Registers {
     vram: u64,
     /// Those that the driver is told of.
     engines: EngineSet,
-    fsp_errors: u64,
+    boot_errors: u64,
 }
 
 impl Registers {
@@ -53,7 +54,7 @@ impl Registers {
             file: RegisterFile::new((hal.registers)()),
             ptimer: Ptimer::default(),
             gsp: GspFalcon::new(&hal.processor),
-            boot: BootUnit::new(hal.boot),
+            boot: BootUnit::new(hal),
             vfn: Vfn::new(&hal.interrupts),
             invalidate: MmuInvalidate::new(&hal.invalidation),
             window: 0,
@@ -62,7 +63,7 @@ impl Registers {
             output: InterruptOutput::default(),
             vram,
             engines,
-            fsp_errors: 0,
+            boot_errors: 0,
         }
     }
 
@@ -77,7 +78,7 @@ impl Registers {
         self.file.reset_all();
         self.ptimer = Ptimer::default();
         self.gsp = GspFalcon::new(&self.hal.processor);
-        self.boot = BootUnit::new(self.hal.boot);
+        self.boot = BootUnit::new(self.hal);
         self.vfn = Vfn::new(&self.hal.interrupts);
         self.invalidate = MmuInvalidate::new(&self.hal.invalidation);
         self.window = 0;
@@ -99,7 +100,7 @@ impl Registers {
             Role::VramSize => (self.hal.vram.value)(self.vram),
             Role::Time(word) | Role::UserTime(word) => self.ptimer.read(time(word), clock.now()),
             Role::Doorbell => 0,
-            Role::Other => self.boot.read(reg),
+            Role::Other => self.boot.read(reg, &self.gsp),
         }
     }
 
@@ -142,12 +143,11 @@ impl Registers {
                 let _ = self.ptimer.write(time(half), word, clock.now());
             }
             Role::VramSize | Role::UserTime(_) => {}
-            Role::Other => match self.boot.write(reg, word) {
-                None => {}
-                Some(Request::Boot { parameters }) => effects.push(Effect::BootGsp { parameters }),
-                Some(Request::Refused(error)) => {
-                    self.fsp_errors = self.fsp_errors.saturating_add(1);
-                    effects.push(Effect::FspRefused(error));
+            Role::Other => match self.boot.write(reg, word, &mut self.gsp, self.vram) {
+                Ok(request) => effects.extend(request.map(Effect::Boot)),
+                Err(refusal) => {
+                    self.count_boot_error();
+                    effects.push(Effect::BootRefused(refusal));
                 }
             },
         }
@@ -196,12 +196,34 @@ impl Registers {
         self.gsp.halted();
     }
 
-    /// The boot that was asked for is over.
-    pub fn booted(&mut self, result: Result<(), FspError>) {
+    /// FSP's boot of GSP is over.
+    pub fn fsp_booted(&mut self, result: Result<(), FspError>) {
         if result.is_err() {
-            self.fsp_errors = self.fsp_errors.saturating_add(1);
+            self.count_boot_error();
         }
-        self.boot.booted(result);
+        if let Some(fsp) = self.boot.fsp() {
+            fsp.booted(result);
+        }
+    }
+
+    /// Goes on with what falcons were asked for, after memory was read.
+    ///
+    /// # Errors
+    /// That of `step`.
+    pub fn falcons(
+        &mut self,
+        step: impl FnOnce(&mut Falcons, &mut GspFalcon, u64) -> Result<(), FalconError>,
+    ) -> Result<(), FalconError> {
+        let Some(falcons) = self.boot.falcons() else { return Ok(()) };
+        let result = step(falcons, &mut self.gsp, self.vram);
+        if result.is_err() {
+            self.count_boot_error();
+        }
+        result
+    }
+
+    const fn count_boot_error(&mut self) {
+        self.boot_errors = self.boot_errors.saturating_add(1);
     }
 
     fn non_stall_vector(&self, engine: Engine) -> u32 {
@@ -278,9 +300,9 @@ impl Registers {
         self.file.counters()
     }
 
-    /// Messages to FSP that were answered with an error.
-    pub const fn fsp_errors(&self) -> u64 {
-        self.fsp_errors
+    /// Steps of the boot that were refused: messages to FSP, transfers to falcons, firmware on them.
+    pub const fn boot_errors(&self) -> u64 {
+        self.boot_errors
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a driver reads and leaves behind when it boots GSP by falcons (Turing to Ada): the window to VRAM, errors of
-//! FWSEC, the protected region, fuses of firmware, the card's own firmware.
+//! What a driver reads and leaves behind when it boots GSP by falcons (Turing to Ada): the window to VRAM,
+//! errors of FWSEC, the protected region, fuses of firmware, the card's own firmware.
 
 crate::registers! {
     unit "FALCON BOOT", source "open-gpu-kernel-modules turing/tu102 dev_bus.h, dev_fb.h, ampere/ga102 dev_gc6_island.h; nouveau nvkm/subdev/gsp/{tu102,ga102}.c, fwsec.c, devinit/tu102.c, instmem/nv50.c, fb/gf100.c, pci/g92.c, nouveau_reg.h; nova-core regs.rs";
-    /// Scratch of the VBIOS and of FWSEC, by number. The first of two that a driver reads, 0x0e: bits 31:16 are the
-    /// error of FRTS. The second, 0x15: bits 15:0 are that of SB.
+    /// Scratch of the VBIOS and of FWSEC, by number. The first of two that a driver reads, 0x0e: bits 31:16
+    /// are the error of FRTS. The second, 0x15: bits 15:0 are that of SB.
     NV_PBUS_SW_SCRATCH[64; 4] @ 0x001400, reset 0, Handler, { 31:16 FRTS_ERR_CODE, 15:0 SB_ERR_CODE };
     /// What PRAMIN shows: a window of 1 MiB at a multiple of 64 KiB of VRAM.
     NV_PBUS_BAR0_WINDOW @ 0x001700, reset 0, Handler, { 25:24 TARGET, 23:0 BASE };

@@ -1,12 +1,12 @@
-//! The registers that a driver touches when GSP firmware manages the chip, unit by unit, with NVIDIA's names. There
-//! are few: everything else is asked of the firmware by messages.
+//! The registers that a driver touches when GSP firmware manages the chip, unit by unit, with NVIDIA's names.
+//! There are few: everything else is asked of the firmware by messages.
 //!
 //! A table serves all chips whose family lists it: [`TURING`] to [`BLACKWELL`] are the lists. Where families
-//! differ, a register is in a table of its own, and nowhere twice. What no list of a chip has behaves as scratch, of
-//! the guest's own.
+//! differ, a register is in a table of its own, and nowhere twice. What no list of a chip has behaves as
+//! scratch, of the guest's own.
 //!
-//! Sources are NVIDIA's open-gpu-kernel-modules (`swref/published`) and what nouveau and nova-core do; which of them a
-//! driver touches was observed on running guests.
+//! Sources are NVIDIA's open-gpu-kernel-modules (`swref/published`) and what nouveau and nova-core do; which
+//! of them a driver touches was observed on running guests.
 
 pub mod ampere;
 pub mod blackwell;

@@ -1,5 +1,5 @@
-//! The registers of a falcon, the processor of a unit, at their distances from the unit's base: what a driver needs
-//! to load firmware, to start it, and to reset the unit. [`at`] has those of a unit.
+//! The registers of a falcon, the processor of a unit, at their distances from the unit's base: what a driver
+//! needs to load firmware, to start it, and to reset the unit. [`at`] has those of a unit.
 
 use crate::registers::{Reg, RegisterDef};
 
@@ -11,7 +11,8 @@ crate::registers! {
     NV_PFALCON_FALCON_IRQSTAT @ 0x000008, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
     /// Disables interrupts.
     NV_PFALCON_FALCON_IRQMCLR @ 0x000014, reset 0, Scratch, {};
-    /// First mailbox. After firmware has run: 0, or an error. On GSP also bit 31 after its firmware has unloaded.
+    /// First mailbox. After firmware has run: 0, or an error. On GSP also bit 31 after its firmware has
+    /// unloaded.
     NV_PFALCON_FALCON_MAILBOX0 @ 0x000040, reset 0, Handler, { 31:0 DATA = { UNLOADED: 0x8000_0000 } };
     /// Second mailbox.
     NV_PFALCON_FALCON_MAILBOX1 @ 0x000044, reset 0, Handler, { 31:0 DATA };

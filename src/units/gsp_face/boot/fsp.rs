@@ -99,18 +99,6 @@ impl FspError {
     }
 }
 
-/// What a driver asks of a flow by a register write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// GSP must boot or resume. The flow owes the driver an answer.
-    Boot {
-        /// Bus address of what says where GSP's arguments are.
-        parameters: u64,
-    },
-    /// Nothing: a message was refused, and the driver got the error.
-    Refused(FspError),
-}
-
 /// FSP's state.
 #[derive(Clone, Debug)]
 pub struct Fsp {
@@ -154,8 +142,11 @@ impl Fsp {
         }
     }
 
-    /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Request> {
+    /// Writes a register. A message to boot GSP gives the bus address of what says where GSP's arguments are.
+    ///
+    /// # Errors
+    /// A message was refused, and the driver got the error.
+    pub fn write(&mut self, reg: Reg, word: Word) -> Result<Option<u64>, FspError> {
         match reg {
             NV_PFSP_EMEMC => self.port = word.merge(self.port) & (POSITION | AINCW | AINCR),
             NV_PFSP_EMEMD => {
@@ -170,14 +161,14 @@ impl Fsp {
                 self.queue_head = word.merge(self.queue_head);
                 // Equal pointers mean that there is no message.
                 if self.queue_head != self.queue_tail {
-                    return Some(self.take());
+                    return self.take().map(Some);
                 }
             }
             NV_PFSP_MSGQ_HEAD => self.answer_head = word.merge(self.answer_head),
             NV_PFSP_MSGQ_TAIL => self.answer_tail = word.merge(self.answer_tail),
             _ => {}
         }
-        None
+        Ok(None)
     }
 
     /// Answers the boot message.
@@ -185,18 +176,16 @@ impl Fsp {
         self.answer(NVDM_COT, result.err().map_or(OK, FspError::code));
     }
 
-    fn take(&mut self) -> Request {
+    fn take(&mut self) -> Result<u64, FspError> {
         let result = self.message();
         self.queue_head = 0;
         self.queue_tail = 0;
-        match result.and_then(|message| parse(&message, self.boot)) {
-            Ok(parameters) => Request::Boot { parameters },
-            Err(error) => {
-                let kind = if let FspError::Kind(kind) = error { kind } else { NVDM_COT };
-                self.answer(kind, error.code());
-                Request::Refused(error)
-            }
+        let result = result.and_then(|message| parse(&message, self.boot));
+        if let Err(error) = result {
+            let kind = if let FspError::Kind(kind) = error { kind } else { NVDM_COT };
+            self.answer(kind, error.code());
         }
+        result
     }
 
     /// A copy of the message between head and tail.

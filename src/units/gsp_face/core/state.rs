@@ -11,7 +11,7 @@ use gpuvmk_saved_state::{Check, StateError, Version, Words};
 use serde::{Deserialize, Serialize};
 
 use super::super::face::Face;
-use super::super::hal::Hal;
+use super::super::hal::{GH100, Hal};
 use super::super::identity_page::IdentityPage;
 use super::super::locked;
 use super::super::registers::{Registers, RegistersState};
@@ -27,7 +27,10 @@ use gpuvmk_host::clock::Clock;
 #[serde(deny_unknown_fields)]
 pub struct GspFaceState {
     /// Version of all of it.
-    pub version: Version<1, 1>,
+    pub version: Version<1, 2>,
+    /// The chip. Since version 2; there was one before.
+    #[serde(default = "first_chip")]
+    pub chip: String,
     /// The register units.
     pub registers: RegistersState,
     /// GSP, with its objects, channels and queues.
@@ -46,6 +49,11 @@ pub struct GspFaceState {
     pub window_faults: u64,
     /// Doorbells that named no channel.
     pub bad_doorbells: u64,
+}
+
+/// The only chip with GSP when the state had no name of one.
+fn first_chip() -> String {
+    GH100.name.to_owned()
 }
 
 /// Everything that events and accesses change, held at one point.
@@ -72,6 +80,7 @@ impl<B: GspBackend> Core<B> {
         let frozen = self.freeze(back);
         let state = GspFaceState {
             version: Version::default(),
+            chip: self.hal.name.to_owned(),
             registers: frozen.units.state(self.face.now()),
             gsp: frozen.processor.gsp.state(),
             identity: self.identity.state(),
@@ -101,6 +110,9 @@ impl Parts {
         space: ConfigSpace,
         clock: std::sync::Arc<dyn Clock>,
     ) -> Result<Self, StateError> {
+        Check("function").that(state.chip == hal.name, || {
+            format!("it is of a {}, and this is a {}", state.chip, hal.name)
+        })?;
         let gsp = Gsp::from_state(&state.gsp, config)?;
         let windows = Check("windows");
         let root = PhysicalAddress { aperture: Aperture::Vram, address: gsp.bar1_root() };

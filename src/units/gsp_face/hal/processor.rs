@@ -24,7 +24,7 @@ pub struct GspProcessor {
     /// In `core`: it executes.
     pub active: Field,
     /// In `core`: it does not.
-    pub halted: Field,
+    pub halted: Option<Field>,
     /// The command queue has something new.
     pub commands: Reg,
 }

@@ -62,17 +62,28 @@ pub struct Pci {
 
 /// How a driver gets GSP to run. A variant is one boot flow, with what differs within it.
 ///
-/// Turing to Ada have no FSP. There the driver itself starts the falcons of GSP (at 0x110000) and of SEC2 (at
-/// 0x840000), so that flow owns their registers for loading (IMEM and DMEM ports, DMA), boot vector, start,
-/// reset and fuses, and those of the protected region (WPR2, FRTS) which the driver reads to see that it
-/// worked. Its steps: FWSEC on GSP sets the region up; a reset of GSP; the address of GSP's arguments in
-/// GSP's mailboxes; the booter on SEC2, with the address of the image's description (or of a suspended GSP)
-/// in SEC2's mailboxes. GSP runs from then on. Unloading is the same way back. The flow differs within itself
-/// by the version of FWSEC's descriptor and by loading through ports or DMA.
 #[derive(Clone, Copy, Debug)]
 pub enum Boot {
     /// By a message to FSP, from Hopper on.
     Fsp(FspBoot),
+    /// By firmware that the driver starts on the falcons of GSP and of SEC2, from Turing to Ada.
+    Falcons(FalconBoot),
+}
+
+/// A boot by falcons. Their registers are the same on all chips that boot so, but Turing lacks some.
+#[derive(Clone, Copy, Debug)]
+pub struct FalconBoot {
+    /// How the VBIOS describes FWSEC. By that a driver loads it.
+    pub fwsec: Descriptor,
+}
+
+/// Version of FWSEC's descriptor in the VBIOS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptor {
+    /// A bootloader goes into the falcon by its ports, and loads FWSEC from memory.
+    V2,
+    /// FWSEC goes into the falcon by DMA.
+    V3,
 }
 
 /// A boot by FSP. Its registers are the same on all chips that have one.

@@ -6,8 +6,9 @@ use gpuvmk_pci::config_space::{ConfigSpace, ConfigSpaceState};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use super::super::boot::BootUnit;
+use super::super::boot::falcons::FalconsState;
 use super::super::boot::fsp::FspState;
+use super::super::boot::{BootState, BootUnit};
 use super::super::falcon::{GspFalcon, GspFalconState};
 use super::super::hal::Hal;
 use super::super::invalidate::{MmuInvalidate, MmuInvalidateState};
@@ -26,13 +27,16 @@ pub struct RegistersState {
     pub ptimer: PtimerState,
     /// The GSP processor.
     pub gsp: GspFalconState,
-    /// FSP.
-    pub fsp: FspState,
+    /// FSP, where it boots GSP.
+    pub fsp: Option<FspState>,
+    /// The falcons, where they boot GSP. Since version 2.
+    #[serde(default)]
+    pub falcons: Option<FalconsState>,
     /// The interrupt tree.
     pub vfn: VfnState,
     /// The MMU's invalidation.
     pub invalidate: MmuInvalidateState,
-    /// NV_XAL_EP_BAR0_WINDOW.
+    /// Where PRAMIN looks: NV_XAL_EP_BAR0_WINDOW or NV_PBUS_BAR0_WINDOW.
     pub bar0_window: u32,
     /// Configuration space.
     pub config: ConfigSpaceState,
@@ -40,7 +44,7 @@ pub struct RegistersState {
     pub output: InterruptOutputState,
     /// Size of VRAM in the registers, in bytes.
     pub vram: u64,
-    /// Messages to FSP that were answered with an error.
+    /// Steps of the boot that were refused, by FSP or by falcons.
     pub fsp_errors: u64,
 }
 
@@ -63,20 +67,22 @@ impl Registers {
             vram,
             // The back's.
             engines: _,
-            fsp_errors,
+            boot_errors,
         } = self;
+        let BootState { fsp, falcons } = boot.state();
         RegistersState {
             file: file.state(),
             ptimer: ptimer.state(now),
             gsp: gsp.state(),
-            fsp: boot.state(),
+            fsp,
+            falcons,
             vfn: vfn.state(),
             invalidate: invalidate.state(),
             bar0_window: *window,
             config: config.state(),
             output: output.state(),
             vram: *vram,
-            fsp_errors: *fsp_errors,
+            fsp_errors: *boot_errors,
         }
     }
 
@@ -96,12 +102,13 @@ impl Registers {
             .that(state.vram == vram, || format!("VRAM had {:#x} bytes, and has {vram:#x}", state.vram))?;
         let config = ConfigSpace::from_state(&state.config, config)?;
         let control = config.control();
+        let boot = BootState { fsp: state.fsp.clone(), falcons: state.falcons.clone() };
         Ok(Self {
             hal,
             file: RegisterFile::from_state(&state.file, (hal.registers)())?,
             ptimer: Ptimer::from_state(&state.ptimer, now)?,
             gsp: GspFalcon::from_state(&state.gsp, &hal.processor)?,
-            boot: BootUnit::from_state(&state.fsp, hal.boot)?,
+            boot: BootUnit::from_state(&boot, hal)?,
             vfn: Vfn::from_state(&state.vfn, &hal.interrupts)?,
             invalidate: MmuInvalidate::from_state(&state.invalidate, &hal.invalidation)?,
             window: state.bar0_window,
@@ -110,7 +117,7 @@ impl Registers {
             control,
             vram,
             engines,
-            fsp_errors: state.fsp_errors,
+            boot_errors: state.fsp_errors,
         })
     }
 }

@@ -68,7 +68,7 @@ fn boot_with_parameters_that_are_not_there_is_refused_by_fsp() {
     assert_eq!(driver.fsp_answer()[4], 0xa1);
     assert_eq!(driver.boot(0), 0x9e);
     assert_eq!(driver.boot(RAM + 0x8000), 0x9e);
-    assert_eq!(gpu.function.counters().fsp_errors, 7);
+    assert_eq!(gpu.function.counters().boot_errors, 7);
     assert_eq!(gpu.reg(gsp_core::NV_PGSP_RISCV_CPUCTL), 0x10);
 }
 

@@ -105,7 +105,7 @@ impl<'a> Driver<'a> {
 
     /// Sends FSP the boot message.
     pub fn send_fsp(&self, parameters: u64) {
-        let Boot::Fsp(boot) = self.gpu.function.hal().boot;
+        let Boot::Fsp(boot) = self.gpu.function.hal().boot else { panic!("this chip has no FSP") };
         self.send_fsp_version(parameters, boot.message_version);
     }
 

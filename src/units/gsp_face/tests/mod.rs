@@ -6,6 +6,7 @@ mod boot;
 mod doorbells;
 mod driver;
 mod events;
+mod falcons;
 #[path = "../../../../tests/common/gsp_queues.rs"]
 mod gsp_queues;
 mod hostile;

@@ -107,7 +107,7 @@ static CHIP: Hal = Hal {
         retrigger: None,
         core: CORE,
         active: CORE::ACTIVE,
-        halted: CORE::HALTED,
+        halted: Some(CORE::HALTED),
         commands: COMMANDS,
     },
     interrupts: InterruptTree {
