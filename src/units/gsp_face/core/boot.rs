@@ -1,7 +1,9 @@
 //! The steps of a boot that need memory or GSP, of either flow. A flow's units have asked for them by a
 //! register write, and hear how they ended.
 
-use super::super::boot::falcons::{self, Data, Description, FalconError, Transfer};
+use super::super::boot::falcons::{
+    self, Data, Description, FalconError, Transfer, Wpr2, read_region, write_region,
+};
 use super::super::boot::{GspArguments, Request};
 use super::super::locked;
 use super::{Core, Processor};
@@ -39,17 +41,17 @@ impl<B: GspBackend> Core<B> {
         match request {
             falcons::Request::Load(transfer) => self.load(back, &transfer),
             falcons::Request::Fwsec(data) => self.fwsec(back, data),
-            falcons::Request::Boot { arguments, description } => {
+            falcons::Request::Boot { arguments, description, region } => {
                 let arguments = GspArguments { arguments, description };
-                let result = self.with_gsp(back, |processor| self.booter(back, processor, arguments));
+                let result = self.with_gsp(back, |processor| self.booter(back, processor, arguments, region));
                 self.face.lock().falcons(|falcons, _, _| {
                     falcons.booted(result);
-                    result
+                    result.map(drop)
                 })
             }
-            falcons::Request::Unload { description } => {
+            falcons::Request::Unload { description, region } => {
                 let result = if Gsp::is_suspended_at(back, description) {
-                    Ok(())
+                    write_region(back, description, region)
                 } else {
                     let why = "no suspended GSP";
                     Err(FalconError::Description { address: description, why })
@@ -93,19 +95,27 @@ impl<B: GspBackend> Core<B> {
         self.face.lock().falcons(|falcons, gsp, vram| falcons.fwsec(read, gsp, vram))
     }
 
-    /// The booter loads GSP, or lets it go on.
+    /// The booter loads GSP in a region that FWSEC has set up, or restores the region of a suspended one and
+    /// lets that go on. The region in which it runs.
     fn booter(
         &self,
         back: &B,
         processor: &mut Processor<B>,
         arguments: GspArguments,
-    ) -> Result<(), FalconError> {
-        if !Gsp::is_suspended_at(back, arguments.description) {
+        region: Wpr2,
+    ) -> Result<Wpr2, FalconError> {
+        let region = if Gsp::is_suspended_at(back, arguments.description) {
+            read_region(back, arguments.description)?
+        } else if region.is_set() {
             let description = Description::read(back, arguments.description)?;
             description.complete(back, processor.gsp.saved_room())?;
             processor.gsp.set_non_wpr_heap(description.non_wpr_heap());
-        }
-        Ok(self.start(back, &mut processor.gsp, arguments)?)
+            region
+        } else {
+            return Err(FalconError::NoRegion("the booter"));
+        };
+        self.start(back, &mut processor.gsp, arguments)?;
+        Ok(region)
     }
 
     /// Boots GSP, or lets it go on where it was suspended. Every boot flow ends here.

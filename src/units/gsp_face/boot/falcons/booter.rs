@@ -10,9 +10,11 @@ use std::mem::offset_of;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::gsp::wpr::{WPR_META_MAGIC, WPR_META_REVISION, WprMeta};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_gsp::abi::common::suspend::GspFwSRMeta;
 use zerocopy::FromBytes;
 
 use super::error::FalconError;
+use super::fwsec::Wpr2;
 
 /// The description of GSP's image, checked.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,44 @@ impl Description {
         }
         Ok(())
     }
+}
+
+/// Leaves the region where the description of a suspended GSP has room for what is the firmware's: the
+/// description is at a bus address.
+///
+/// # Errors
+/// The guest's memory is not there.
+pub fn write_region(back: &impl GspBackend, address: u64, region: Wpr2) -> Result<(), FalconError> {
+    let words = [region.low.to_le_bytes(), region.high.to_le_bytes()];
+    internal(address)
+        .and_then(|at| back.write_memory(bus(at), words.as_flattened()).ok())
+        .ok_or(gone(address))
+}
+
+/// The region that [`write_region`] has left.
+///
+/// # Errors
+/// The guest's memory is not there, or there is none.
+pub fn read_region(back: &impl GspBackend, address: u64) -> Result<Wpr2, FalconError> {
+    let mut words = [0; 8];
+    internal(address).and_then(|at| back.read_memory(bus(at), &mut words).ok()).ok_or(gone(address))?;
+    let [low, high] = words.as_chunks::<4>().0 else { return Err(gone(address)) };
+    let region = Wpr2 { low: u32::from_le_bytes(*low), high: u32::from_le_bytes(*high) };
+    if region.is_set() && region.is_sound() {
+        Ok(region)
+    } else {
+        Err(FalconError::Description { address, why: "a suspended GSP without a protected region" })
+    }
+}
+
+/// Where the firmware's own part of that description is.
+fn internal(address: u64) -> Option<u64> {
+    // CAST: widening.
+    address.checked_add(offset_of!(GspFwSRMeta, internal) as u64)
+}
+
+const fn gone(address: u64) -> FalconError {
+    FalconError::NoMemory { what: "the description of a suspended GSP", address }
 }
 
 /// The guest's memory at a bus address.

@@ -4,7 +4,7 @@
 //! VRAM (WPR2), and resets GSP. Then it leaves the address of GSP's arguments in GSP's mailboxes and has
 //! SEC2's falcon run the booter, whose mailboxes name the description of GSP's image, or where GSP was
 //! suspended. GSP runs from then on. When the driver goes, GSP unloads itself; the driver resets it, runs
-//! FWSEC again (command SB), and the booter takes the region away.
+//! FWSEC again (command SB), and the booter takes the region away. After a suspension it restores it.
 //!
 //! Nothing of what is loaded is executed, and no signature is checked. Each firmware does what it would do,
 //! when its falcon is started, and the falcon has halted when the write returns. What is done out of order
@@ -19,10 +19,10 @@ mod fwsec;
 mod memory;
 mod state;
 
-pub use booter::Description;
+pub use booter::{Description, read_region, write_region};
 pub use error::{FalconError, Unit};
 pub use falcon::{FalconState, Transfer};
-pub use fwsec::Data;
+pub use fwsec::{Data, Wpr2};
 pub use state::FalconsState;
 
 use gpuvmk_chip::gsp::falcon::{GSP_BASE, SEC2_BASE};
@@ -38,7 +38,7 @@ use super::super::falcon::GspFalcon;
 use super::super::hal::{Descriptor, FalconBoot};
 use super::vbios;
 use falcon::Falcon;
-use fwsec::{Asked, Wpr2};
+use fwsec::Asked;
 
 /// Number of the scratch register with the error of FRTS.
 const FRTS_SCRATCH: u32 = 0x0e;
@@ -62,11 +62,15 @@ pub enum Request {
         arguments: u64,
         /// Bus address of the description of its image, or of where it was suspended.
         description: u64,
+        /// The protected region.
+        region: Wpr2,
     },
     /// The booter unloads a GSP that was suspended.
     Unload {
         /// Bus address of what says where it was suspended.
         description: u64,
+        /// The protected region.
+        region: Wpr2,
     },
     /// GSP's firmware ends with a reset of its unit.
     Stop,
@@ -207,9 +211,11 @@ impl Falcons {
         result
     }
 
-    /// The booter has loaded GSP, or not.
-    pub fn booted(&mut self, result: Result<(), FalconError>) {
-        self.loaded |= result.is_ok();
+    /// The booter has loaded GSP in that region, or not.
+    pub fn booted(&mut self, result: Result<Wpr2, FalconError>) {
+        if let Ok(region) = result {
+            (self.wpr2, self.loaded) = (region, true);
+        }
         self.mailboxes = [code(result).into(), 0];
     }
 
@@ -245,16 +251,15 @@ impl Falcons {
             Err(FalconError::NothingLoaded(Unit::Sec2))
         } else if gsp.is_running() {
             Err(FalconError::GspRuns)
-        } else if !self.wpr2.is_set() {
-            Err(FalconError::NoRegion("the booter"))
         } else if !self.loaded {
             let arguments = address(gsp.mailboxes());
-            Ok(Some(Request::Boot { arguments, description: address(mailboxes) }))
+            let description = address(mailboxes);
+            Ok(Some(Request::Boot { arguments, description, region: self.wpr2 }))
         } else if mailboxes == NOT_SUSPENDED {
             self.unloaded(Ok(()));
             Ok(None)
         } else {
-            Ok(Some(Request::Unload { description: address(mailboxes) }))
+            Ok(Some(Request::Unload { description: address(mailboxes), region: self.wpr2 }))
         };
         if let Err(error) = result {
             self.mailboxes = [error.code().into(), 0];
@@ -310,6 +315,6 @@ fn address([low, high]: [u32; 2]) -> u64 {
 }
 
 /// The error code for the driver; 0 where all is well.
-fn code(result: Result<(), FalconError>) -> u16 {
+fn code<T>(result: Result<T, FalconError>) -> u16 {
     result.err().map_or(0, FalconError::code)
 }
