@@ -11,8 +11,8 @@ use crate::guest_firmware;
 /// Arguments of `gpuvmk guest-firmware`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A guest with a GH100 needs these files, or Debian's firmware-nvidia-graphics, in its \
-                  /lib/firmware; where nouveau is loaded from an initramfs, in the initramfs. They are small \
+    after_help = "A guest with a chip that has a GSP (Turing and later) needs these files, or Debian's \
+                  firmware-nvidia-graphics, in its /lib/firmware; where nouveau is loaded from an initramfs, in the initramfs. They are small \
                   stand-ins: the virtual GPU plays the firmware itself, and nothing of NVIDIA's is in them.\n\n\
                   Examples:\n  gpuvmk guest-firmware --out /lib/firmware       # in the guest\n  \
                   gpuvmk guest-firmware --out initramfs/lib/firmware"
@@ -24,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let written = guest_firmware::write(&guest_firmware::gh100(), &args.out)
+    let written = guest_firmware::write(&guest_firmware::all(), &args.out)
         .with_context(|| format!("No firmware for guests in {}", args.out.display()))?;
     for path in written {
         say!("{}", path.display()).context(CARRIED_OUT)?;

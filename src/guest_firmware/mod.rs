@@ -4,17 +4,20 @@
 //! the chip, and never looks inside; a virtual GPU plays the firmware itself and reads none of them. So small
 //! stand-ins of the right shape serve as well as 63 MiB of the real thing, and hold nothing of NVIDIA's:
 //!
-//! * `fmc`: the image that FSP would verify and start; an ELF32 file whose header nouveau compares byte for
-//!   byte;
+//! * `gsp`: GSP-RM itself; an ELF64 file of which two sections are used;
 //! * `bootloader`: a header, a descriptor and an image;
-//! * `gsp`: GSP-RM itself; an ELF64 file of which two sections are used.
+//! * `fmc`, from Hopper on: the image that FSP would verify and start; an ELF32 file whose header nouveau
+//!   compares byte for byte;
+//! * `booter_load` and `booter_unload`, up to Ada: firmware for SEC2, with headers and a signature;
+//! * `acr/bl`, on Turing: the bootloader of falcons.
 //!
-//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. One version is made: Linux 6.16 to
-//! 7.2 name it in `gh100_gsps[]` (drivers/gpu/drm/nouveau/nvkm/subdev/gsp/gh100.c).
+//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. Of each chip those versions are made that
+//! kernels ask for.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod chips;
 mod elf;
 mod images;
 
@@ -25,8 +28,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The firmware version whose interface the virtual GSP speaks.
-pub const VERSION: &str = "570.144";
+pub use chips::VERSIONS;
+use chips::{CHIPS, Chip, Start};
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,17 +51,40 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// The files that nouveau requests for a GH100, in its order.
-pub fn gh100() -> Vec<FirmwareFile> {
-    let file = |image: &str, contents| FirmwareFile {
-        path: format!("nvidia/gh100/gsp/{image}-{VERSION}.bin"),
-        contents,
-    };
-    vec![
-        file("gsp", images::gsp(".fwsignature_gh100")),
-        file("bootloader", images::bootloader()),
-        file("fmc", images::fmc()),
-    ]
+/// The files that nouveau requests for all chips.
+pub fn all() -> Vec<FirmwareFile> {
+    CHIPS.iter().flat_map(files).collect()
+}
+
+/// The files that nouveau requests for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a chip
+/// that needs none.
+pub fn of(folder: &str) -> Vec<FirmwareFile> {
+    CHIPS.iter().filter(|chip| chip.folder == folder).flat_map(files).collect()
+}
+
+fn files(chip: &Chip) -> Vec<FirmwareFile> {
+    let folder = chip.folder;
+    let mut files = Vec::new();
+    for version in chip.versions() {
+        let mut file = |image: &str, contents| {
+            let path = format!("nvidia/{folder}/gsp/{image}-{version}.bin");
+            files.push(FirmwareFile { path, contents });
+        };
+        file("gsp", images::gsp(chip.signature));
+        file("bootloader", images::bootloader());
+        match chip.start {
+            Start::Booter { .. } => {
+                file("booter_load", images::booter());
+                file("booter_unload", images::booter());
+            }
+            Start::Fmc(sizes) => file("fmc", images::fmc(sizes)),
+        }
+    }
+    if let Start::Booter { bootloader: true } = chip.start {
+        let path = format!("nvidia/{folder}/acr/bl.bin");
+        files.push(FirmwareFile { path, contents: images::falcon_bootloader() });
+    }
+    files
 }
 
 /// Writes `files` below `folder`, which stands for a guest's `/lib/firmware`; returns their paths.

@@ -3,8 +3,11 @@
 use super::*;
 
 fn contents(name: &str) -> Vec<u8> {
-    let wanted = format!("nvidia/gh100/gsp/{name}-570.144.bin");
-    gh100().into_iter().find(|file| file.path == wanted).unwrap().contents
+    named(&format!("nvidia/gh100/gsp/{name}-570.144.bin"))
+}
+
+fn named(wanted: &str) -> Vec<u8> {
+    all().into_iter().find(|file| file.path == wanted).unwrap_or_else(|| panic!("no {wanted}")).contents
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> usize {
@@ -91,6 +94,9 @@ fn fmc_sections_pass_nouveaus_validation() {
         [("hash", 48), ("signature", 384), ("publickey", 384), ("image", 4096)],
         "the sizes are those of a Hopper's chain of trust"
     );
+    let blackwell = sections32(&named("nvidia/gb203/gsp/fmc-570.144.bin"));
+    let sizes: Vec<_> = blackwell[1..4].iter().map(|section| section.size).collect();
+    assert_eq!(sizes, [48, 96, 97], "the sizes are those of a Blackwell's chain of trust");
 }
 
 #[test]
@@ -121,12 +127,71 @@ fn gsp_has_a_page_of_image_and_the_chips_signature() {
 }
 
 #[test]
+fn every_chip_has_its_familys_signature_and_the_versions_that_kernels_ask_for() {
+    for (chip, family, versions) in [
+        ("tu106", "tu10x", 2),
+        ("tu116", "tu11x", 2),
+        ("tu117", "tu11x", 2),
+        ("ga102", "ga10x", 2),
+        ("ad104", "ad10x", 2),
+        ("gh100", "gh100", 1),
+        ("gb203", "gb20x", 1),
+    ] {
+        for version in &VERSIONS[..versions] {
+            let gsp = named(&format!("nvidia/{chip}/gsp/gsp-{version}.bin"));
+            let (offset, size) = section64(&gsp, &format!(".fwsignature_{family}"));
+            assert!(size >= 4096 && offset + size <= gsp.len());
+        }
+        assert_eq!(of(chip).iter().filter(|file| file.path.contains("/gsp-")).count(), versions, "{chip}");
+        assert_eq!(
+            of(chip).iter().any(|file| file.path.contains("acr/bl")),
+            chip.starts_with("tu"),
+            "{chip}"
+        );
+    }
+    assert_eq!(of("gf100"), []);
+}
+
+#[test]
+fn booters_headers_lead_to_signature_code_and_data() {
+    for name in ["booter_load-570.144", "booter_unload-535.113.01"] {
+        let file = named(&format!("nvidia/ad104/gsp/{name}.bin"));
+        let (header, data, size) = (u32_at(&file, 12), u32_at(&file, 16), u32_at(&file, 20));
+        assert_eq!((u32_at(&file, 0), u32_at(&file, 8), data + size), (0x10de, file.len(), file.len()));
+        let word = |index: usize| u32_at(&file, header + 4 * index);
+        // Three words are where the value is, not the value.
+        let [place, which, count] = [2, 3, 6].map(|index| u32_at(&file, word(index)));
+        assert!(which < count && word(0) + word(1) <= data && place + word(1) / count <= size);
+        assert_eq!((word(5), word(4) + word(5) <= data), (12, true));
+        let load = |index: usize| u32_at(&file, word(7) + 4 * index);
+        let [code_at, code, data_at, data_size, apps, app_at, app] = [0, 1, 2, 3, 4, 5, 6].map(load);
+        assert_eq!((apps, app_at, data_at), (1, code_at + code, app_at + app));
+        assert_eq!(data_at + data_size, size);
+        for size in [code, app, data_size] {
+            assert!(size > 0 && size % 256 == 0, "falcons are loaded in blocks");
+        }
+        // The signature lies in data, not in code. Code is not zeros, which a scrubbed memory is.
+        assert!(place >= data_at);
+        assert!([code_at, app_at].iter().all(|at| file[data + at..][..256].iter().any(|byte| *byte != 0)));
+    }
+}
+
+#[test]
+fn bootloader_of_falcons_is_a_block_of_code() {
+    let file = named("nvidia/tu106/acr/bl.bin");
+    let (header, data, size) = (u32_at(&file, 12), u32_at(&file, 16), u32_at(&file, 20));
+    let word = |index: usize| u32_at(&file, header + 4 * index);
+    assert_eq!((word(0), word(3)), (0xfd, 256));
+    assert_eq!((word(2) + word(3), data + size), (size, file.len()));
+}
+
+#[test]
 fn files_are_written_where_a_kernel_looks_below_its_firmware_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let written = write(&gh100(), folder.path()).unwrap();
+    let written = write(&of("gh100"), folder.path()).unwrap();
     let names: Vec<_> = written.iter().map(|path| path.strip_prefix(folder.path()).unwrap()).collect();
     assert_eq!(names.len(), 3);
-    for (name, file) in names.iter().zip(gh100()) {
+    for (name, file) in names.iter().zip(of("gh100")) {
         assert_eq!(name.to_str().unwrap(), file.path);
         assert_eq!(fs::read(folder.path().join(name)).unwrap(), file.contents);
     }
@@ -136,6 +201,6 @@ fn files_are_written_where_a_kernel_looks_below_its_firmware_folder() {
 fn folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("nvidia"), "a file").unwrap();
-    let error = write(&gh100(), folder.path()).unwrap_err();
+    let error = write(&of("gh100"), folder.path()).unwrap_err();
     assert!(error.to_string().contains("gsp-570.144.bin"), "{error}");
 }

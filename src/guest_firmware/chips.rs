@@ -1,0 +1,89 @@
+//! What nouveau asks for, by chip (drivers/gpu/drm/nouveau/nvkm/subdev/gsp: tu102.c, tu116.c, ga102.c, ad102.c,
+//! gh100.c, gb202.c).
+
+/// The firmware versions whose interfaces the virtual GSP speaks, the newest first. Nouveau tries them in this order.
+pub const VERSIONS: [&str; 2] = ["570.144", "535.113.01"];
+
+/// A chip's files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chip {
+    /// Its folder below `nvidia/`.
+    pub(super) folder: &'static str,
+    /// The section of GSP's image with the family's signature.
+    pub(super) signature: &'static str,
+    /// What starts GSP.
+    pub(super) start: Start,
+}
+
+/// What starts GSP.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Start {
+    /// Firmware on falcons. Older kernels know these chips, too, by the older version.
+    Booter {
+        /// FWSEC is loaded by a bootloader.
+        bootloader: bool,
+    },
+    /// FSP.
+    Fmc(FmcSizes),
+}
+
+/// Sizes that nouveau wants of a chain of trust (nvkm/subdev/fsp).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FmcSizes {
+    pub(super) hash: usize,
+    pub(super) public_key: usize,
+    pub(super) signature: usize,
+}
+
+/// Those of `gh100_fsp`: RSA-3K.
+const HOPPER: FmcSizes = FmcSizes { hash: 48, public_key: 384, signature: 384 };
+/// Those of `gb202_fsp`: ECDSA.
+const BLACKWELL: FmcSizes = FmcSizes { hash: 48, public_key: 97, signature: 96 };
+
+impl Chip {
+    /// The versions that a kernel asks for.
+    pub(super) fn versions(&self) -> &'static [&'static str] {
+        let [newest, ..] = &VERSIONS;
+        match self.start {
+            Start::Booter { .. } => &VERSIONS,
+            Start::Fmc(_) => std::slice::from_ref(newest),
+        }
+    }
+}
+
+const fn turing(folder: &'static str, signature: &'static str) -> Chip {
+    Chip { folder, signature, start: Start::Booter { bootloader: true } }
+}
+
+const fn booter(folder: &'static str, signature: &'static str) -> Chip {
+    Chip { folder, signature, start: Start::Booter { bootloader: false } }
+}
+
+const fn blackwell(folder: &'static str) -> Chip {
+    Chip { folder, signature: ".fwsignature_gb20x", start: Start::Fmc(BLACKWELL) }
+}
+
+/// All chips, oldest first.
+pub(super) static CHIPS: [Chip; 21] = [
+    turing("tu102", ".fwsignature_tu10x"),
+    turing("tu104", ".fwsignature_tu10x"),
+    turing("tu106", ".fwsignature_tu10x"),
+    turing("tu117", ".fwsignature_tu11x"),
+    turing("tu116", ".fwsignature_tu11x"),
+    booter("ga102", ".fwsignature_ga10x"),
+    booter("ga103", ".fwsignature_ga10x"),
+    booter("ga104", ".fwsignature_ga10x"),
+    booter("ga106", ".fwsignature_ga10x"),
+    booter("ga107", ".fwsignature_ga10x"),
+    Chip { folder: "gh100", signature: ".fwsignature_gh100", start: Start::Fmc(HOPPER) },
+    booter("ad102", ".fwsignature_ad10x"),
+    booter("ad103", ".fwsignature_ad10x"),
+    booter("ad104", ".fwsignature_ad10x"),
+    booter("ad106", ".fwsignature_ad10x"),
+    booter("ad107", ".fwsignature_ad10x"),
+    blackwell("gb202"),
+    blackwell("gb203"),
+    blackwell("gb205"),
+    blackwell("gb206"),
+    blackwell("gb207"),
+];
