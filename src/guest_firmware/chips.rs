@@ -1,7 +1,8 @@
-//! What nouveau asks for, by chip (drivers/gpu/drm/nouveau/nvkm/subdev/gsp: tu102.c, tu116.c, ga102.c, ad102.c,
-//! gh100.c, gb202.c).
+//! What nouveau asks for, by chip (drivers/gpu/drm/nouveau/nvkm/subdev/gsp: tu102.c, tu116.c, ga102.c,
+//! ad102.c, gh100.c, gb202.c).
 
-/// The firmware versions whose interfaces the virtual GSP speaks, the newest first. Nouveau tries them in this order.
+/// The firmware versions whose interfaces the virtual GSP speaks, the newest first. Nouveau tries them in
+/// this order.
 pub const VERSIONS: [&str; 2] = ["570.144", "535.113.01"];
 
 /// A chip's files.

@@ -61,7 +61,8 @@ const SIGNATURE_PLACE: usize = 0x10;
 /// (include/nvfw/hs.h), a signature, two blocks of code, two of data.
 pub(super) fn booter() -> Vec<u8> {
     const HEADER: usize = 0x18;
-    // Words that the header points to: where the signature goes and which one it is, three of metadata, how many.
+    // Words that the header points to: where the signature goes and which one it is, three of metadata, how
+    // many.
     const VALUES: usize = 0x40;
     const LOAD_HEADER: usize = 0x58;
     const SIGNATURES: usize = 0x100;

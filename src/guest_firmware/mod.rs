@@ -11,8 +11,8 @@
 //! * `booter_load` and `booter_unload`, up to Ada: firmware for SEC2, with headers and a signature;
 //! * `acr/bl`, on Turing: the bootloader of falcons.
 //!
-//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. Of each chip those versions are made that
-//! kernels ask for.
+//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. Of each chip those versions are made
+//! that kernels ask for.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -56,8 +56,8 @@ pub fn all() -> Vec<FirmwareFile> {
     CHIPS.iter().flat_map(files).collect()
 }
 
-/// The files that nouveau requests for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a chip
-/// that needs none.
+/// The files that nouveau requests for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a
+/// chip that needs none.
 pub fn of(folder: &str) -> Vec<FirmwareFile> {
     CHIPS.iter().filter(|chip| chip.folder == folder).flat_map(files).collect()
 }
