@@ -50,12 +50,9 @@ impl<B: GspBackend> Core<B> {
                 })
             }
             falcons::Request::Unload { description, region } => {
-                let result = if Gsp::is_suspended_at(back, description) {
-                    write_region(back, description, region)
-                } else {
-                    let why = "no suspended GSP";
-                    Err(FalconError::Description { address: description, why })
-                };
+                let kept = self.with_gsp(back, |processor| processor.gsp.keep(back, description));
+                let kept = kept.map_err(|error| BootError::from(error).into());
+                let result = kept.and_then(|()| write_region(back, description, region));
                 self.face.lock().falcons(|falcons, _, _| {
                     falcons.unloaded(result);
                     result

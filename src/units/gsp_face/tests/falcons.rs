@@ -112,6 +112,33 @@ fn unloading_takes_the_region_away_and_another_driver_boots() {
 }
 
 #[test]
+fn suspended_gsp_goes_on_without_fwsec_also_after_a_loss_of_power() {
+    for (hal, powered) in CHIPS.iter().flat_map(|hal| [(hal, true), (hal, false)]) {
+        let gpu = gpu(hal);
+        let mut driver = Driver::prepared(&gpu);
+        let falcons = Falcons::new(&gpu);
+        falcons.boot();
+        driver.receive().unwrap();
+        driver.open();
+        driver.unload(true);
+        let region = falcons.wpr2();
+        assert_eq!(falcons.sb(), 0);
+        let suspended = falcons.suspend_memory();
+        assert_eq!(falcons.booter(suspended), 0, "{}", hal.name);
+        assert_eq!(falcons.wpr2(), (0, 0));
+        if !powered {
+            gpu.function.reset();
+        }
+        assert_eq!(falcons.booter(suspended), 0, "{} powered {powered}", hal.name);
+        assert_eq!(falcons.wpr2(), region);
+        assert!(falcons.core_is_active());
+        assert_eq!(driver.receive().map(|message| message.function), Some(0x1001));
+        assert_eq!(gpu.function.counters().boot_errors, 0);
+        driver.channel(3, 0x10_0000);
+    }
+}
+
+#[test]
 fn reset_of_gsp_ends_firmware_that_runs() {
     let gpu = gpu(&AD104);
     let mut driver = Driver::prepared(&gpu);

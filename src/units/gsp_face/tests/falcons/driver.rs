@@ -10,6 +10,7 @@ use crate::gsp_face::hal::{Boot, Descriptor};
 const IMAGE: u64 = 0x10_0000;
 const BOOTER: u64 = 0x12_0000;
 const META: u64 = 0x14_0000;
+const SUSPENDED: u64 = 0x16_0000;
 
 const GSP: u32 = 0x11_0000;
 const SEC2: u32 = 0x84_0000;
@@ -195,6 +196,21 @@ impl<'a> Falcons<'a> {
     pub fn start_booter(&self, mailboxes: u64) -> u32 {
         self.gpu.wr(SEC2 + 0x44, (mailboxes >> 32) as u32);
         self.start(SEC2, mailboxes as u32)
+    }
+
+    /// Memory for a suspended GSP, in three levels of tables: the bus address of what names it.
+    pub fn suspend_memory(&self) -> u64 {
+        let put = |at: u64, value: u64| self.gpu.back.put_ram(at, &value.to_le_bytes());
+        put(SUSPENDED, 0x8a3b_b9e6_c6c3_9d93);
+        put(SUSPENDED + 8, 2);
+        put(SUSPENDED + 0x10, RAM + SUSPENDED + 0x1000);
+        put(SUSPENDED + 0x18, 0x8000);
+        put(SUSPENDED + 0x1000, RAM + SUSPENDED + 0x2000);
+        put(SUSPENDED + 0x2000, RAM + SUSPENDED + 0x3000);
+        for page in 0..8 {
+            put(SUSPENDED + 0x3000 + 8 * page, RAM + SUSPENDED + 0x4000 + 0x1000 * page);
+        }
+        RAM + SUSPENDED
     }
 
     pub fn reset(&self, base: u32) {
