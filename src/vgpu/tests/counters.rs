@@ -12,7 +12,7 @@ const UNLISTED: u64 = 0x0f_0ff0;
 fn accesses_of_note_are_reported_at_once_and_others_are_not() {
     for chip in [Chip::GF100, Chip::GH100] {
         let link = Arc::new(FakeLink::default());
-        let vgpu = Vgpu::new(link.clone(), grant(), VgpuConfig::of(chip)).unwrap();
+        let vgpu = Vgpu::new(link.clone(), grant(), VgpuConfig::of(chip).unwrap()).unwrap();
         let told = || std::mem::take(&mut *link.driver.lock().unwrap());
         let read = |offset| vgpu.read(Region::Bar(0), offset, &mut [0; 4]).unwrap();
         read(0);
