@@ -1,11 +1,16 @@
 //! The chips that guests can be shown, as rows of facts. Configuration, admission, documents and tests read
 //! them here (docs/adr/0018-catalogue.md). docs/chips.md is written from them.
 
+mod ada;
+mod ampere;
+mod blackwell;
 mod classes;
 pub mod document;
 mod fermi;
+mod gsp_row;
 mod hopper;
 mod row;
+mod turing;
 
 pub use classes::ChipClasses;
 pub use row::{ChipRow, Face, Family, Subchannels};
@@ -48,7 +53,27 @@ pub struct Chip(Place);
 
 chips! {
     GF100 = fermi::GF100;
+    TU102 = turing::TU102;
+    TU104 = turing::TU104;
+    TU106 = turing::TU106;
+    TU117 = turing::TU117;
+    TU116 = turing::TU116;
+    GA102 = ampere::GA102;
+    GA103 = ampere::GA103;
+    GA104 = ampere::GA104;
+    GA106 = ampere::GA106;
+    GA107 = ampere::GA107;
     GH100 = hopper::GH100;
+    AD102 = ada::AD102;
+    AD103 = ada::AD103;
+    AD104 = ada::AD104;
+    AD106 = ada::AD106;
+    AD107 = ada::AD107;
+    GB202 = blackwell::GB202;
+    GB203 = blackwell::GB203;
+    GB205 = blackwell::GB205;
+    GB206 = blackwell::GB206;
+    GB207 = blackwell::GB207;
 }
 
 impl Chip {

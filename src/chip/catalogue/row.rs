@@ -32,8 +32,16 @@ pub struct ChipRow {
 pub enum Family {
     /// GF1xx.
     Fermi,
+    /// TU1xx.
+    Turing,
+    /// GA1xx but GA100.
+    Ampere,
     /// GH1xx.
     Hopper,
+    /// AD1xx.
+    Ada,
+    /// GB2xx.
+    Blackwell,
 }
 
 impl Family {
@@ -41,7 +49,11 @@ impl Family {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fermi => "Fermi",
+            Self::Turing => "Turing",
+            Self::Ampere => "Ampere",
             Self::Hopper => "Hopper",
+            Self::Ada => "Ada",
+            Self::Blackwell => "Blackwell",
         }
     }
 }

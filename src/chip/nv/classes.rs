@@ -85,11 +85,29 @@ classes! {
     FERMI_VASPACE_A = 0x90f1;
     KEPLER_CHANNEL_GROUP_A = 0xa06c;
     KEPLER_INLINE_TO_MEMORY_B = 0xa140, InlineToMemory;
+    TURING_USERMODE_A = 0xc461, Usermode;
+    TURING_CHANNEL_GPFIFO_A = 0xc46f, Channel;
+    AMPERE_USERMODE_A = 0xc561, Usermode;
+    AMPERE_CHANNEL_GPFIFO_A = 0xc56f, Channel;
+    TURING_A = 0xc597, ThreeD;
+    TURING_DMA_COPY_A = 0xc5b5, Copy;
+    TURING_COMPUTE_A = 0xc5c0, Compute;
     HOPPER_USERMODE_A = 0xc661, Usermode;
+    BLACKWELL_USERMODE_A = 0xc761, Usermode;
+    AMPERE_B = 0xc797, ThreeD;
+    AMPERE_DMA_COPY_B = 0xc7b5, Copy;
+    AMPERE_COMPUTE_B = 0xc7c0, Compute;
     HOPPER_CHANNEL_GPFIFO_A = 0xc86f, Channel;
     HOPPER_DMA_COPY_A = 0xc8b5, Copy;
+    ADA_A = 0xc997, ThreeD;
+    ADA_COMPUTE_A = 0xc9c0, Compute;
+    BLACKWELL_CHANNEL_GPFIFO_B = 0xca6f, Channel;
+    BLACKWELL_DMA_COPY_B = 0xcab5, Copy;
     HOPPER_A = 0xcb97, ThreeD;
     HOPPER_COMPUTE_A = 0xcbc0, Compute;
+    BLACKWELL_INLINE_TO_MEMORY_A = 0xcd40, InlineToMemory;
+    BLACKWELL_B = 0xce97, ThreeD;
+    BLACKWELL_COMPUTE_B = 0xcec0, Compute;
 }
 
 /// The class with this number.

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(class_engines(0xc8b5) & EngineSet::GRAPHICS, EngineSet::empty());
         assert!(class_engines(0xc8b5).contains(EngineSet::COPY2));
         assert_eq!(class_engines(0xcbc0), EngineSet::GRAPHICS);
-        for class in [0xc86f, 0xc7b5, 0x1_c8b5, 0] {
+        for class in [0xc86f, 0xc6b5, 0x1_c8b5, 0] {
             assert_eq!(class_engines(class), EngineSet::empty(), "{class:#x}");
         }
     }
