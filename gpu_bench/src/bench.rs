@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use gpuvmk_chip::Chip;
 use gpuvmk_gpu::rm::raw::{Device, DeviceFacts, Doorbell, EngineTable, Kernel, open_device, open_kernel};
 use gpuvmk_gpu::rm::{HostPaths, OpenError};
 
@@ -29,6 +30,7 @@ pub(crate) struct BenchConfig {
 /// What measurements share.
 pub(crate) struct Bench {
     pub(crate) device: Device,
+    pub(crate) chip: Chip,
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) table: EngineTable,
 }
@@ -39,10 +41,10 @@ pub(crate) struct Bench {
 /// The GPU cannot be taken at all.
 pub(crate) fn run(config: &BenchConfig) -> Result<Report, OpenError> {
     let opened = open_kernel(&config.paths, config.uid)?;
-    let (mut device, facts, table) = open_device(&opened.kernel, &config.paths, config.gpu.as_deref())?;
+    let (mut device, facts, table, chip) = open_device(&opened.kernel, &config.paths, config.gpu.as_deref())?;
     let kernel = opened.for_good()?;
     let DeviceFacts { address, name, .. } = facts;
-    let doorbell = Arc::new(device.doorbell()?);
+    let doorbell = Arc::new(device.doorbell(chip)?);
     let mut report = Report {
         driver: config.paths.driver().version().unwrap_or_default().to_owned(),
         address,
@@ -56,7 +58,7 @@ pub(crate) fn run(config: &BenchConfig) -> Result<Report, OpenError> {
         failed: Vec::new(),
         refused: false,
     };
-    let mut bench = Bench { device, doorbell, table };
+    let mut bench = Bench { device, chip, doorbell, table };
     let _: Result<(), Stop> = all(&mut bench, &kernel, config, &mut report);
     Ok(report)
 }

@@ -26,7 +26,7 @@ const ROUNDS: usize = 20;
 const SEED: u32 = 12345;
 
 pub(crate) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
-    let mut worker = Worker::new(&mut bench.device, bench.doorbell.clone(), Work::Compute, DATA)?;
+    let mut worker = Worker::new(&mut bench.device, bench.chip, bench.doorbell.clone(), Work::Compute, DATA)?;
     let outcome = spins(&mut worker);
     worker.destroy(&mut bench.device)?;
     report.figures.push(Figure::times("compute kernel spin, time of the GPU", outcome?));

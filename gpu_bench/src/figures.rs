@@ -51,7 +51,8 @@ fn on_copy_engine(
         .table
         .engine_type(engine)
         .ok_or_else(|| StepError::Wrong(format!("{engine:?} has no real engine")))?;
-    let mut worker = Worker::new(&mut bench.device, bench.doorbell.clone(), Work::Copy(number), DATA)?;
+    let mut worker =
+        Worker::new(&mut bench.device, bench.chip, bench.doorbell.clone(), Work::Copy(number), DATA)?;
     let outcome = with_worker(bench, report, engine, video, &mut worker);
     // Left behind only when the driver refuses.
     worker.destroy(&mut bench.device)?;
@@ -216,7 +217,8 @@ fn timed<E>(call: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
 }
 
 fn inline(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
-    let mut worker = Worker::new(&mut bench.device, bench.doorbell.clone(), Work::Compute, 4 * MIB)?;
+    let mut worker =
+        Worker::new(&mut bench.device, bench.chip, bench.doorbell.clone(), Work::Compute, 4 * MIB)?;
     let at = worker.spare_semaphore();
     let data = STAGING;
     let mut times = Vec::new();

@@ -22,8 +22,13 @@ pub(crate) fn rehearse(
     config: &BenchConfig,
     report: &mut Report,
 ) -> Result<(), Stop> {
-    let rm =
-        RmConfig { gpu: config.gpu.clone(), vram: 2 * PARTITION, uid: None, paths: config.paths.clone() };
+    let rm = RmConfig {
+        gpu: config.gpu.clone(),
+        vram: 2 * PARTITION,
+        chip: None,
+        uid: None,
+        paths: config.paths.clone(),
+    };
     let start = Instant::now();
     let made = open_driver(kernel, &rm).map_err(StepError::from);
     let mut driver = match made {

@@ -62,7 +62,7 @@ pub(crate) fn shared_memory(bench: &mut Bench, report: &mut Report) -> Result<()
 }
 
 fn worker(bench: &mut Bench) -> Result<Worker, StepError> {
-    Ok(Worker::new(&mut bench.device, bench.doorbell.clone(), Work::Compute, DATA)?)
+    Ok(Worker::new(&mut bench.device, bench.chip, bench.doorbell.clone(), Work::Compute, DATA)?)
 }
 
 fn fill(worker: &mut Worker, seed: u32) -> Result<(), StepError> {

@@ -71,11 +71,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // The software GPU starts threads.
         Backend::Soft { vram, preemption } => {
             confine()?;
-            software(config.chip, vram, preemption)?
+            software(config.chip.unwrap_or(Chip::GF100), vram, preemption)?
         }
         // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
         Backend::Rm { device, vram, uid } => {
-            let driver = nvidia(device, vram, uid)?;
+            let driver = nvidia(device, vram, config.chip, uid)?;
             confine()?;
             driver
         }
@@ -181,10 +181,10 @@ fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Phy
 }
 
 /// Takes a GPU that NVIDIA's driver has.
-fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Physical> {
+fn nvidia(device: Option<PciAddress>, vram: u64, chip: Option<Chip>, uid: u32) -> anyhow::Result<Physical> {
     let gpu = device.map(|address| address.to_string());
     let uid = rustix::process::geteuid().is_root().then_some(uid);
-    let config = RmConfig { gpu, vram, uid, paths: HostPaths::of_host() };
+    let config = RmConfig { gpu, vram, chip, uid, paths: HostPaths::of_host() };
     let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
     Ok((Box::new(driver), None))
 }

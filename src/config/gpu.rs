@@ -69,8 +69,8 @@ pub struct GpuConfig {
     pub name: String,
     /// How it is reached.
     pub backend: Backend,
-    /// Its chip; for the software GPU, the chip that it models.
-    pub chip: Chip,
+    /// Its chip; for the software GPU, the chip that it models. None: whatever the card is.
+    pub chip: Option<Chip>,
     /// How VMs share it.
     pub policy: PolicyKind,
     /// Settings of the policy.
@@ -117,7 +117,7 @@ impl GpuConfig {
             Some((_, Backend::Soft { .. })) | None => HangLimits::default(),
         };
         let hang = reader.table("hang", |reader| hang::read(reader, usual));
-        let vms = vm_entry::read(reader, backend.as_ref().map(|(chip, _)| *chip));
+        let vms = vm_entry::read(reader, backend.as_ref().and_then(|(chip, _)| *chip));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
         let has_trace = reader.has("trace");
@@ -180,7 +180,7 @@ enum Kind {
 }
 
 /// The keys that say what the physical GPU is.
-fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     let words = [("soft", Kind::Soft), ("rm", Kind::Rm), ("vfio", Kind::Vfio)];
     match reader.required("backend", "\"soft\", \"rm\" or \"vfio\"", |v| value::word(v, &words)) {
         Some(Kind::Soft) => soft(reader),
@@ -200,7 +200,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     }
 }
 
-fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     let chip = chip::read(reader, Chip::GF100);
     let vram = soft_vram(reader, chip);
     let preemption = preemption(reader);
@@ -209,10 +209,11 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for the software GPU");
     let backend = Backend::Soft { vram: vram?, preemption: preemption? };
-    (device_absent && uid_absent && init_absent).then_some((chip?, backend))
+    (device_absent && uid_absent && init_absent).then_some((Some(chip?), backend))
 }
 
-fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
+    let named = reader.has("chip");
     let chip = chip::read(reader, Chip::GH100);
     let served = chip.is_none_or(|chip| chip.face == Face::Gsp);
     if !served {
@@ -231,10 +232,10 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for a GPU that the NVIDIA driver has");
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
-    (preemption_absent && init_absent && served).then_some((chip?, backend))
+    (preemption_absent && init_absent && served).then_some((chip.map(|chip| named.then_some(chip))?, backend))
 }
 
-fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     let chip = chip::read(reader, Chip::GF100);
     let served = chip.is_none_or(|chip| chip.face == Face::Registers);
     if !served {
@@ -254,7 +255,7 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let init = init(reader);
     let vbios = vbios(reader);
     let backend = Backend::Vfio { device: device?, init: init?, vbios: vbios? };
-    (absent == [true; 3] && served).then_some((chip?, backend))
+    (absent == [true; 3] && served).then_some((Some(chip?), backend))
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {

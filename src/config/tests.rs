@@ -208,7 +208,8 @@ fn partitions_are_zeroed_when_the_file_says() {
 fn unknown_chip_is_one_mistake_with_the_known_ones() {
     let found = mistakes(vm(&VM.replace("vram =", "chip = \"GK104\"\nvram =")));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].allowed, "\"GF100\" or \"GH100\"");
+    let allowed = &found[0].allowed;
+    assert!(allowed.starts_with("\"GF100\", \"TU102\", ") && allowed.ends_with(" or \"GB207\""), "{allowed}");
 }
 
 #[test]
@@ -216,19 +217,23 @@ fn gpu_backends_have_their_defaults() {
     let soft = gpu(SOFT).expect("valid");
     assert_eq!(
         (soft.chip, soft.backend),
-        (Chip::GF100, Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
+        (Some(Chip::GF100), Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
     );
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
     assert_eq!(
         (modern.chip, modern.backend),
-        (Chip::GH100, Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
+        (Some(Chip::GH100), Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
     );
     let rm = gpu(RM).expect("valid");
     assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
-    assert_eq!(rm.chip, Chip::GH100);
+    assert_eq!(rm.chip, None);
+    assert_eq!(gpu(&format!("chip = \"AD104\"\n{RM}")).expect("valid").chip, Some(Chip::AD104));
     let card = gpu(VFIO).expect("valid");
     let device = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
-    assert_eq!((card.chip, card.backend), (Chip::GF100, Backend::Vfio { device, init: None, vbios: None }));
+    assert_eq!(
+        (card.chip, card.backend),
+        (Some(Chip::GF100), Backend::Vfio { device, init: None, vbios: None })
+    );
     let Backend::Vfio { init, .. } = gpu(&format!("init = \"card.init\"\n{VFIO}")).expect("valid").backend
     else {
         panic!()

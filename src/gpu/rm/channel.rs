@@ -6,8 +6,8 @@
 
 use super::abi::Handle;
 use super::abi::classes::{
-    ChannelParams, Class, CopyParams, GroupParams, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A,
-    MemoryParams, NV01_MEMORY_SYSTEM, Role,
+    ChannelParams, Class, CopyParams, GroupParams, KEPLER_CHANNEL_GROUP_A, MemoryParams, NV01_MEMORY_SYSTEM,
+    Role,
 };
 use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice, WorkSubmitToken};
 use super::abi::flags::{OWNER, alloc, attr};
@@ -33,6 +33,8 @@ const LOOK_MICROS: u32 = 50;
 /// The parameters of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct NewChannel {
+    /// Its class.
+    pub class: Class,
     /// Handle of the address space.
     pub space: Handle,
     /// `NV2080_ENGINE_TYPE` of the runlist.
@@ -136,7 +138,7 @@ impl RmChannel {
             engine: new.engine,
             ..Default::default()
         };
-        let channel = device.client.alloc(group, HOPPER_CHANNEL_GPFIFO_A, &mut params)?;
+        let channel = device.client.alloc(group, new.class, &mut params)?;
         device.client.control(group, &mut GroupTimeslice { micros: TIMESLICE_MICROS })?;
         Ok(channel)
     }

@@ -18,7 +18,7 @@ use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::nv::classes::Class;
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_host::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
@@ -120,16 +120,17 @@ const LAST_LOOK: u64 = 10_000_000;
 #[derive(Debug)]
 pub struct Channels {
     engines: EngineTable,
-    /// Classes that tenants may have.
+    /// Its classes are those that tenants may have.
+    chip: Chip,
     classes: Vec<Class>,
     slots: BTreeMap<HostChannel, Slot>,
     turn: usize,
 }
 
 impl Channels {
-    /// A table without channels, whose objects are of these classes.
-    pub fn new(engines: EngineTable, classes: Vec<Class>) -> Self {
-        Self { engines, classes, slots: BTreeMap::new(), turn: 0 }
+    /// A table without channels of a chip.
+    pub fn new(engines: EngineTable, chip: Chip) -> Self {
+        Self { engines, chip, classes: chip.classes.for_tenants(), slots: BTreeMap::new(), turn: 0 }
     }
 
     fn slot(&mut self, channel: HostChannel) -> Result<&mut Slot, GpuError> {
@@ -173,6 +174,7 @@ impl Channels {
             .filter(|place| place.size == USERD_SIZE)
             .ok_or_else(|| GpuError::Invalid(format!("USERD at {} is in no partition", spec.userd)))?;
         let new = NewChannel {
+            class: self.chip.classes.channel,
             space,
             engine: self.engines.engine_type(engine).ok_or_else(unfit)?,
             gpfifo: spec.gpfifo.0,

@@ -5,25 +5,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::abi::RmStatus;
 use super::abi::calls::CardInfo;
 use super::abi::classes::{
-    DeviceParams, HOPPER_USERMODE_A, NV01_DEVICE_0, NV20_SUBDEVICE_0, SubdeviceParams, UsermodeParams,
+    Class, DeviceParams, NV01_DEVICE_0, NV20_SUBDEVICE_0, SubdeviceParams, UsermodeParams,
 };
 use super::abi::controls::{
-    ArchInfo, CopyCaps, CopyUnits, Engines, FB_BAR1_FREE, FB_HEAP_FREE, FB_TOTAL_RAM, FbInfo, FbQuestion,
-    IdInfo, NameString,
+    ArchInfo, ClassList, CopyCaps, CopyUnits, Engines, FB_BAR1_FREE, FB_HEAP_FREE, FB_TOTAL_RAM, FbInfo,
+    FbQuestion, IdInfo, NameString,
 };
 use super::abi::{Handle, flags};
 use super::client::Client;
 use super::error::RmError;
-use super::kernel::Node;
+use super::kernel::{CallError, Node};
 use super::open_error::OpenError;
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
+use gpuvmk_chip::{Chip, Engine, Face};
 use gpuvmk_pci::mapping::Mapping;
-
-/// Architecture number of GH100.
-pub const ARCH_GH100: u32 = 0x180;
 
 /// Bytes of the doorbell page.
 const USERMODE_SIZE: u64 = 0x1_0000;
@@ -51,6 +49,8 @@ pub struct DeviceFacts {
     pub name: String,
     /// NVIDIA's number of the architecture.
     pub architecture: u32,
+    /// Chips that a vGPU on it can be: those all of whose classes it makes. Its own is first.
+    pub chips: Vec<Chip>,
     /// Bytes of VRAM.
     pub vram: u64,
     /// Free VRAM in bytes.
@@ -73,6 +73,16 @@ pub fn architecture_name(architecture: u32) -> String {
         0x1a0 | 0x1b0 => "Blackwell".into(),
         other => format!("{other:#x}"),
     }
+}
+
+/// The chips all of whose classes are listed, first that of this chipset.
+fn served(listed: &[u32], chipset: u32) -> Vec<Chip> {
+    let has = |class: Class| listed.contains(&class.number);
+    let mut chips: Vec<Chip> = Chip::with_face(Face::Gsp)
+        .filter(|chip| chip.classes.for_tenants().into_iter().chain(chip.classes.usermode).all(has))
+        .collect();
+    chips.sort_by_key(|chip| chip.boot_0 >> 20 != chipset);
+    chips
 }
 
 /// PCI address of a card.
@@ -144,18 +154,28 @@ impl Device {
         let text = name.name.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut arch = ArchInfo::default();
         self.client.control(self.subdevice, &mut arch)?;
+        let chips = served(&self.classes()?, arch.architecture | arch.implementation);
         let [vram, vram_free, bar1_free] = self.memory([FB_TOTAL_RAM, FB_HEAP_FREE, FB_BAR1_FREE])?;
         let (graphics, copy_engines) = self.engines()?;
         Ok(DeviceFacts {
             address: address_of(card),
             name: String::from_utf8_lossy(text).into_owned(),
             architecture: arch.architecture,
+            chips,
             vram,
             vram_free,
             bar1_free,
             graphics,
             copy_engines,
         })
+    }
+
+    /// Numbers of the classes that can be made on it.
+    fn classes(&self) -> Result<Vec<u32>, RmError> {
+        let mut classes = ClassList::default();
+        self.client.control(self.device, &mut classes)?;
+        let count = usize::try_from(classes.count).unwrap_or(0);
+        Ok(classes.list.iter().take(count).copied().collect())
     }
 
     /// Free space of BAR1 in bytes.
@@ -211,13 +231,15 @@ impl Device {
         Ok((present.contains(&Engine::Graphics.nv2080_type()), copy))
     }
 
-    /// Maps the doorbell.
+    /// Maps the doorbell of a GPU of this chip.
     ///
     /// # Errors
-    /// The driver refuses.
-    pub fn doorbell(&mut self) -> Result<Doorbell, RmError> {
-        let usermode =
-            self.client.alloc(self.subdevice, HOPPER_USERMODE_A, &mut UsermodeParams::default())?;
+    /// The driver refuses, or the chip has none.
+    pub fn doorbell(&mut self, chip: Chip) -> Result<Doorbell, RmError> {
+        let Some(class) = chip.classes.usermode else {
+            return Err(RmError::new("a doorbell page", CallError::Status(RmStatus::ERR_INVALID_CLASS)));
+        };
+        let usermode = self.client.alloc(self.subdevice, class, &mut UsermodeParams::default())?;
         let page = self.client.cpu_mapping(
             self.node,
             self.subdevice,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::channels::EngineTable;
 use super::client::Client;
-use super::device::{ARCH_GH100, Device, DeviceFacts, address_of, architecture_name};
+use super::device::{Device, DeviceFacts, address_of, architecture_name};
 use super::error::RmError;
 use super::host_paths::{HostDriver, HostPaths};
 use super::inventory::elsewhere;
@@ -14,6 +14,7 @@ use super::kernel::Kernel;
 use super::open_error::OpenError;
 use super::sys::{LoweredPrivileges, NodeKernel, is_root, lower};
 use super::{RmConfig, RmDriver};
+use gpuvmk_chip::Chip;
 
 /// The NVIDIA driver, and who we are for it.
 pub struct Opened {
@@ -85,7 +86,7 @@ pub fn open_device(
     kernel: &Arc<dyn Kernel>,
     paths: &HostPaths,
     wanted: Option<&str>,
-) -> Result<(Device, DeviceFacts, EngineTable), OpenError> {
+) -> Result<(Device, DeviceFacts, EngineTable, Chip), OpenError> {
     let cards = kernel.cards().map_err(|error| RmError::new("the list of GPUs", error))?;
     let present = || cards.iter().map(address_of).collect::<Vec<_>>().join(", ");
     let card = match (wanted, cards.as_slice()) {
@@ -103,13 +104,13 @@ pub fn open_device(
     let device = Device::open(Client::new(Arc::clone(kernel))?, card)?;
     let facts = device.facts(card)?;
     let name = || facts.name.clone();
-    if facts.architecture != ARCH_GH100 {
-        return Err(OpenError::WrongArchitecture {
+    let Some(chip) = facts.chips.first().copied() else {
+        return Err(OpenError::NoChip {
             name: name(),
             address: facts.address.clone(),
             architecture: architecture_name(facts.architecture),
         });
-    }
+    };
     if !facts.graphics {
         return Err(OpenError::MissingEngine { name: name(), what: "a graphics engine" });
     }
@@ -117,7 +118,12 @@ pub fn open_device(
         name: name(),
         what: "a copy engine on the graphics runlist and two of their own",
     })?;
-    Ok((device, facts, table))
+    Ok((device, facts, table, chip))
+}
+
+/// Names of chips, for a message.
+fn list(chips: &[Chip]) -> String {
+    chips.iter().map(|chip| chip.name()).collect::<Vec<_>>().join(", ")
 }
 
 impl RmDriver {
@@ -134,7 +140,15 @@ impl RmDriver {
 
     /// The same on a kernel that is there.
     pub(super) fn on_kernel(kernel: &Arc<dyn Kernel>, config: &RmConfig) -> Result<Self, OpenError> {
-        let (device, facts, table) = open_device(kernel, &config.paths, config.gpu.as_deref())?;
+        let (device, facts, table, chip) = open_device(kernel, &config.paths, config.gpu.as_deref())?;
+        if let Some(wanted) = config.chip.filter(|wanted| !facts.chips.contains(wanted)) {
+            return Err(OpenError::OtherChip {
+                name: facts.name,
+                address: facts.address,
+                wanted,
+                served: list(&facts.chips),
+            });
+        }
         if !device.lock()? {
             let DeviceFacts { name, address, .. } = facts;
             return Err(OpenError::Taken { name, address, node: device.node });
@@ -146,6 +160,6 @@ impl RmDriver {
                 wanted: config.vram >> 20,
             });
         }
-        Self::new(device, facts, table, config.vram)
+        Self::new(device, facts, table, chip, config.vram)
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::abi::classes::{
-    Class, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM,
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+    Class, FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+    Role,
 };
 use super::channels::{Channels, EngineTable, MAX_CHANNELS};
 use super::device::{Device, DeviceFacts, Doorbell};
@@ -41,14 +41,15 @@ const TABLE_MEMORY: u64 = 64 << 20;
 /// Bytes for reading cleared memory back.
 const STAGING: u64 = 32 << 20;
 
-/// Classes that only channels, address spaces and memory of tenants have (and the worker).
-const TENANT_CLASSES: [Class; 5] = [
-    FERMI_VASPACE_A,
-    KEPLER_CHANNEL_GROUP_A,
-    HOPPER_CHANNEL_GPFIFO_A,
-    NV01_MEMORY_SYSTEM,
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-];
+/// Classes that only channels, address spaces and memory of tenants have (and the worker), beside those of
+/// channels.
+const TENANT_CLASSES: [Class; 4] =
+    [FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR];
+
+/// True for a class that only tenants and the worker have objects of.
+fn is_tenants(class: Class) -> bool {
+    class.role == Role::Channel || TENANT_CLASSES.contains(&class)
+}
 
 /// The threads that do long work, and the clock.
 pub(super) struct Helpers {
@@ -99,11 +100,12 @@ impl RmDriver {
         mut device: Device,
         facts: DeviceFacts,
         table: EngineTable,
+        chip: Chip,
         vram: u64,
     ) -> Result<Self, OpenError> {
-        let doorbell = Arc::new(device.doorbell()?);
+        let doorbell = Arc::new(device.doorbell(chip)?);
         let lone = table.engine_type(Engine::COPY1).unwrap_or_default();
-        let worker = Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
+        let worker = Worker::new(&mut device, chip, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
             .map_err(|error| OpenError::Setup(Box::new(error)))?;
         let wake = wake()?;
         let context = PinContext {
@@ -114,7 +116,7 @@ impl RmDriver {
         };
         let pinner = Box::new(Threads::start(&context, &wake)?);
         let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
-        Self::with_helpers(device, doorbell, helpers, facts, table, vram)
+        Self::with_helpers(device, doorbell, helpers, facts, (table, chip), vram)
     }
 
     /// The same with others to help it.
@@ -123,13 +125,12 @@ impl RmDriver {
         doorbell: Arc<Doorbell>,
         helpers: Helpers,
         facts: DeviceFacts,
-        table: EngineTable,
+        (table, chip): (EngineTable, Chip),
         vram: u64,
     ) -> Result<Self, OpenError> {
         let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
         let Helpers { cleaner, pinner, clock, wake } = helpers;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
-        let chip = Chip::GH100;
         let info = GpuInfo {
             chip,
             classes: chip.classes.for_tenants(),
@@ -160,7 +161,7 @@ impl RmDriver {
             facts,
             cleaner,
             events,
-            channels: Channels::new(table, chip.classes.for_tenants()),
+            channels: Channels::new(table, chip),
             spaces: BTreeMap::new(),
             next_space: 0,
             vram: Vram::new(vram, device.client.kernel().open_files()?),
@@ -193,7 +194,7 @@ impl RmDriver {
             .device
             .client
             .objects()
-            .filter(|(handle, object)| TENANT_CLASSES.contains(&object.class) && !own.contains(handle))
+            .filter(|(handle, object)| is_tenants(object.class) && !own.contains(handle))
             .map(|(handle, object)| format!("{} {handle}", object.class.name))
             .collect();
         left.extend(self.not_freed()?);

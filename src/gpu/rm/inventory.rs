@@ -7,7 +7,7 @@ use super::abi::Branch;
 use super::abi::calls::CardInfo;
 use super::channels::EngineTable;
 use super::client::Client;
-use super::device::{ARCH_GH100, Device, DeviceFacts, address_of, architecture_name};
+use super::device::{Device, DeviceFacts, address_of, architecture_name};
 use super::error::RmError;
 use super::host_paths::{HostDriver, HostPaths};
 use super::kernel::Kernel;
@@ -234,17 +234,17 @@ fn through_vfio(found: &PciGpu) -> Verdict {
 
 /// Whether vGPUs can be served on a GPU.
 fn suitable(facts: &DeviceFacts) -> Verdict {
-    if facts.architecture != ARCH_GH100 {
+    if facts.chips.is_empty() {
         return Verdict::no(format!(
-            "{} GPUs execute no chip that vGPUs can be; GH100 needs Hopper",
+            "{} GPUs lack classes of every chip that a vGPU can be",
             architecture_name(facts.architecture)
         ));
     }
     if !facts.graphics || EngineTable::choose(&facts.copy_engines).is_none() {
-        return Verdict::no("it lacks engines that a GH100 vGPU has (MIG mode takes them away)");
+        return Verdict::no("it lacks engines that every vGPU has (MIG mode takes them away)");
     }
-    let why = "Hopper, the architecture of GH100".to_owned();
-    Verdict { possible: true, chips: vec!["GH100"], why }
+    let why = format!("{}, whose classes it has", architecture_name(facts.architecture));
+    Verdict { possible: true, chips: facts.chips.iter().map(|chip| chip.name()).collect(), why }
 }
 
 /// Where `address` is if the NVIDIA driver does not have it, in words for a message.

@@ -18,16 +18,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::abi::calls::{CardInfo, EventData, MapDma, UnmapDma};
-use super::abi::classes::{self, ChannelParams, GroupParams, MemoryParams, NV01_ROOT_CLIENT};
+use super::abi::classes::{self, ChannelParams, GroupParams, MemoryParams, NV01_ROOT_CLIENT, Role};
 use super::abi::controls::{
-    ArchInfo, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GroupPreempt, HandleInfo,
-    IdInfo, NameString, WorkSubmitToken,
+    ArchInfo, ClassList, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GroupPreempt,
+    HandleInfo, IdInfo, NameString, WorkSubmitToken,
 };
 use super::abi::{Handle, RmStatus, flags};
 use super::device::Device;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
+use gpuvmk_chip::Chip;
 use gpuvmk_host::clock::ManualClock;
 
 /// An object of the tree.
@@ -61,6 +62,8 @@ pub struct State {
     /// By address space's reservation and address.
     pub mappings: BTreeMap<(Handle, u64), MockMapping>,
     pub architecture: u32,
+    /// Class numbers that the GPU lists.
+    pub classes: Vec<u32>,
     pub vram_free: u64,
     pub disabled: Vec<Handle>,
     pub scheduled: Vec<Handle>,
@@ -118,7 +121,8 @@ impl Mock {
         let state = State {
             cards: vec![CardInfo { valid: 1, bus: 6, gpu_id: 0x600, device: 0x2335, ..Default::default() }],
             engines: vec![1, 9, 10, 11, 12, 13, 0x22],
-            architecture: super::device::ARCH_GH100,
+            architecture: 0x180,
+            classes: classes_of(Chip::GH100),
             vram_free: 8 << 30,
             next_client: 0xc1d0_0001,
             ..Default::default()
@@ -203,18 +207,27 @@ mod takes {
     }
 }
 
+/// What a GPU of the chip lists, and an older class.
+pub fn classes_of(chip: Chip) -> Vec<u32> {
+    let own = chip.classes.for_tenants().into_iter().chain(chip.classes.usermode);
+    own.map(|class| class.number).chain([0xc36f]).collect()
+}
+
 /// Classes that a parent may have.
 fn fits(parent: u32, class: u32) -> bool {
     let device = classes::NV01_DEVICE_0.number;
     let subdevice = classes::NV20_SUBDEVICE_0.number;
     let group = classes::KEPLER_CHANNEL_GROUP_A.number;
-    let channel = classes::HOPPER_CHANNEL_GPFIFO_A.number;
+    let role = |class: u32| classes::by_number(class).map(|class| class.role);
     match class {
         0x80 => parent == NV01_ROOT_CLIENT.number,
         0x2080 | 0x3e | 0x40 | 0x71 | 0x50a0 | 0x90f1 | 0xa06c => parent == device,
-        0xc661 | 0x79 => parent == subdevice,
-        0xc86f => parent == group,
-        _ => parent == channel,
+        0x79 => parent == subdevice,
+        _ => match role(class) {
+            Some(Role::Usermode) => parent == subdevice,
+            Some(Role::Channel) => parent == group,
+            _ => role(parent) == Some(Role::Channel),
+        },
     }
 }
 
@@ -397,6 +410,13 @@ impl State {
             }
             ArchInfo::COMMAND => {
                 answer(&ArchInfo { architecture: self.architecture, ..Default::default() }, bytes);
+                Ok(())
+            }
+            ClassList::COMMAND => {
+                let mut list =
+                    ClassList { count: u32::try_from(self.classes.len()).unwrap(), ..Default::default() };
+                list.list[..self.classes.len()].copy_from_slice(&self.classes);
+                answer(&list, bytes);
                 Ok(())
             }
             FbInfo::COMMAND => {

@@ -1,5 +1,5 @@
-//! The driver for a Hopper GPU whose host keeps the NVIDIA driver loaded: everything by that driver's own
-//! ioctls, as an ordinary user, without VFIO, SR-IOV or a module of ours.
+//! The driver for a GPU, Turing or later, whose host keeps the NVIDIA driver loaded: everything by that
+//! driver's own ioctls, as an ordinary user, without VFIO, SR-IOV or a module of ours.
 //!
 //! A vGPU's requests become objects of the NVIDIA driver: its partition is one memory object, its address
 //! spaces are the driver's address spaces with the guest's own addresses, its channels are the driver's
@@ -12,8 +12,9 @@
 //! tenants' memory. `host_paths`, `inventory` and `discovery` find GPUs and take one. `raw` is for programs
 //! that measure.
 //!
-//! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the
-//! vGPU's chip's), MIG, confidential computing, more than one GPU per driver.
+//! A guest's commands run unchanged, so the GPU must have the classes of the vGPU's chip.
+//!
+//! Not handled: MIG, confidential computing, more than one GPU per driver.
 
 pub mod abi;
 mod channel;
@@ -51,6 +52,7 @@ pub use host_paths::HostPaths;
 pub use open_error::OpenError;
 
 use abi::RmStatus;
+use gpuvmk_chip::Chip;
 
 /// How to take a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub struct RmConfig {
     pub gpu: Option<String>,
     /// Bytes of VRAM for tenants together.
     pub vram: u64,
+    /// Chip that it is to serve; none: whichever it can.
+    pub chip: Option<Chip>,
     /// User to become first. Root must name one.
     pub uid: Option<u32>,
     /// Where the host shows its driver.

@@ -7,6 +7,7 @@ use super::abi::branch::VERSION_FILE;
 use super::error::RmError;
 use super::kernel::Node;
 use crate::GpuError;
+use gpuvmk_chip::{Chip, Face};
 
 /// Why the RM driver does not start: with the remedy, and nothing left of the attempt.
 #[derive(Debug, thiserror::Error)]
@@ -105,16 +106,31 @@ pub enum OpenError {
     /// A GPU that serves none of our vGPUs.
     #[error(
         "GPU {name} at {address} is of the {architecture} architecture and can serve no vGPU: a guest's commands run on \
-         it as they are, and of the chips that vGPUs can be, only GH100 is one of the NVIDIA driver's, which needs a \
-         Hopper GPU (H100, H200, GH200). Name another GPU, or use backend = \"soft\", which serves GF100 and GH100"
+         it as they are, and it lacks classes of every chip that a vGPU can be ({}). Name another GPU, or use \
+         backend = \"soft\", which serves all of them",
+        known()
     )]
-    WrongArchitecture {
+    NoChip {
         /// Marketing name of the GPU.
         name: String,
         /// PCI address of the function.
         address: String,
         /// Its architecture.
         architecture: String,
+    },
+    /// The file of the GPU names another chip.
+    #[error(
+        "GPU {name} at {address} cannot serve a {wanted}; it serves: {served}. Correct `chip`, or leave it out"
+    )]
+    OtherChip {
+        /// Marketing name of the GPU.
+        name: String,
+        /// PCI address of the function.
+        address: String,
+        /// The chip that was named.
+        wanted: Chip,
+        /// Those that it can serve.
+        served: String,
     },
     /// Another aggregator has the GPU.
     #[error(
@@ -144,7 +160,7 @@ pub enum OpenError {
     },
     /// Engines that a vGPU needs are not there.
     #[error(
-        "GPU {name} lacks {what}, which every GH100 vGPU has. A GPU in MIG mode has fewer engines: switch that off \
+        "GPU {name} lacks {what}, which every vGPU has. A GPU in MIG mode has fewer engines: switch that off \
          (`nvidia-smi -mig 0`)"
     )]
     MissingEngine {
@@ -169,4 +185,9 @@ impl OpenError {
     pub(super) fn node(node: Node, source: io::Error) -> Self {
         Self::Node { node, uid: rustix::process::geteuid().as_raw(), source }
     }
+}
+
+/// Names of the chips that the NVIDIA driver's GPUs can be.
+fn known() -> String {
+    Chip::with_face(Face::Gsp).map(Chip::name).collect::<Vec<_>>().join(", ")
 }

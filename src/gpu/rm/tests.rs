@@ -42,8 +42,9 @@ impl Rig {
     /// A driver with 1 GiB for tenants.
     fn new() -> Self {
         let mock = Mock::new();
-        let (mut device, facts, table) = open_device(&mock.kernel(), &HostPaths::default(), None).unwrap();
-        let doorbell = Arc::new(device.doorbell().unwrap());
+        let (mut device, facts, table, chip) =
+            open_device(&mock.kernel(), &HostPaths::default(), None).unwrap();
+        let doorbell = Arc::new(device.doorbell(chip).unwrap());
         let wiper = Wiper::default();
         let wiped = Arc::clone(&wiper.wiped);
         let answers = VecDeque::new();
@@ -53,7 +54,8 @@ impl Rig {
             clock: Arc::new(ManualClock::default()),
             wake: wake().unwrap(),
         };
-        let driver = RmDriver::with_helpers(device, doorbell, helpers, facts, table, 1 << 30).unwrap();
+        let driver =
+            RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), 1 << 30).unwrap();
         Self { mock, driver, wiped }
     }
 
@@ -113,7 +115,7 @@ fn system(va: u64, pages: u32, iova: u64) -> HostMapping {
 
 #[test]
 fn engines_of_the_vgpu_and_real_ones_behind_them() {
-    let (_, _, table) = open_device(&Mock::new().kernel(), &HostPaths::default(), None).unwrap();
+    let (_, _, table, _) = open_device(&Mock::new().kernel(), &HostPaths::default(), None).unwrap();
     // Of the lone ones COPY4 has most units; then the first.
     assert_eq!(table.copy, [0, 4, 2]);
 }

@@ -43,8 +43,9 @@ impl Timed {
         let mock = Mock::new();
         mock.state().vram_free = 64 << 30;
         let slow = mock.timed(&clock);
-        let (mut device, facts, table) = open_device(&slow.kernel(), &HostPaths::default(), None).unwrap();
-        let doorbell = Arc::new(device.doorbell().unwrap());
+        let (mut device, facts, table, chip) =
+            open_device(&slow.kernel(), &HostPaths::default(), None).unwrap();
+        let doorbell = Arc::new(device.doorbell(chip).unwrap());
         let zero = Arc::new(Mutex::new(500_000));
         let helpers = Helpers {
             cleaner: Box::new(LateWiper {
@@ -61,7 +62,7 @@ impl Timed {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             wake: wake().unwrap(),
         };
-        let driver = RmDriver::with_helpers(device, doorbell, helpers, facts, table, vram).unwrap();
+        let driver = RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), vram).unwrap();
         (driver, Self { clock, mock, zero })
     }
 

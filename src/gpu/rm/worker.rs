@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use super::abi::Handle;
 use super::abi::calls::{MapDma, UnmapDma};
 use super::abi::classes::{
-    FERMI_VASPACE_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, MemoryParams, NV01_MEMORY_LOCAL_USER,
-    NV50_MEMORY_VIRTUAL, SpaceParams,
+    FERMI_VASPACE_A, MemoryParams, NV01_MEMORY_LOCAL_USER, NV50_MEMORY_VIRTUAL, SpaceParams,
 };
 use super::abi::flags::{OWNER, alloc, attr, map};
 use super::channel::{NewChannel, RmChannel};
@@ -21,9 +20,9 @@ use super::pushbuffer::Commands;
 use super::vram::{Cleaner, Ticket, vram_params};
 use crate::scrub::SCRUB_PIECE;
 use crate::{GpuError, Scrub};
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk_chip::stream::RingEntry;
+use gpuvmk_chip::{Chip, Engine};
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Layout of the system memory: ring, semaphores, commands, staging.
@@ -89,6 +88,7 @@ impl Worker {
     /// The driver or the kernel refuses.
     pub fn new(
         device: &mut Device,
+        chip: Chip,
         doorbell: Arc<Doorbell>,
         work: Work,
         staging: u64,
@@ -132,6 +132,7 @@ impl Worker {
             Work::Compute => Engine::Graphics.nv2080_type(),
         };
         let new = NewChannel {
+            class: chip.classes.channel,
             space,
             engine,
             gpfifo: SYSTEM_VA.saturating_add(RING),
@@ -157,12 +158,14 @@ impl Worker {
         let mut commands = Commands::default();
         match work {
             Work::Copy(engine) => {
-                worker.channel.copy_object(device, HOPPER_DMA_COPY_A, engine)?;
-                commands.bind_copy(HOPPER_DMA_COPY_A.number);
+                for class in chip.classes.copy {
+                    worker.channel.copy_object(device, *class, engine)?;
+                    commands.bind_copy(class.number);
+                }
             }
             Work::Compute => {
-                worker.channel.graphics_object(device, HOPPER_COMPUTE_A)?;
-                commands.bind_compute(HOPPER_COMPUTE_A.number);
+                worker.channel.graphics_object(device, chip.classes.compute)?;
+                commands.bind_compute(chip.classes.compute.number);
             }
         }
         worker.channel.schedule(device)?;

@@ -162,8 +162,6 @@ pub struct SuspendMemory {
     pub list: u32,
     /// Bus address of what names the memory for everything else; 0: there is none.
     pub description: u64,
-    /// The driver lists VRAM that is to be saved in those pages; otherwise it saves VRAM itself.
-    pub takes_vram: bool,
 }
 
 /// A piece of VRAM that a suspension keeps (FBSR_SEND_REGION_INFO).

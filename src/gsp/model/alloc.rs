@@ -1,6 +1,6 @@
 //! Allocations: GSP_RM_ALLOC, and memory lists (ALLOC_MEMORY).
 
-use crate::abi::common::calls::{AllocateRequest, MemoryListRequest, page_addresses};
+use crate::abi::common::calls::{AllocateRequest, MemoryListRequest};
 use crate::abi::common::classes::{MEMORY_LISTS, NV01_ROOT};
 use crate::abi::status::Status;
 use crate::abi::table::Class;
@@ -9,7 +9,6 @@ use crate::model::channel;
 use crate::model::counters::Call;
 use crate::model::objects::{AddressSpace, Id, Kind, Type};
 use crate::model::rm::Rm;
-use crate::model::vram_save::PageList;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::Engine;
 
@@ -121,13 +120,10 @@ fn engine_object(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, engine: Eng
     Ok(Kind::EngineObject { engine })
 }
 
-/// ALLOC_MEMORY: memory as a list of pages, which a driver makes for GSP to save VRAM in. The pages are kept
-/// of the last list alone.
+/// ALLOC_MEMORY: memory as a list of pages, which a driver makes for GSP to save VRAM in. Nothing is saved
+/// there, so only the number of pages is kept.
 pub(super) fn alloc_memory(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
-    let list = MemoryListRequest::read(body)?;
-    memory_list(rm, list)?;
-    rm.listed = Some(PageList::new(list.id, page_addresses(body)));
-    Ok(())
+    memory_list(rm, MemoryListRequest::read(body)?)
 }
 
 /// Makes a list of pages.

@@ -76,8 +76,8 @@ pub enum SavedError {
     /// A number has no meaning.
     #[error("{0} is not one")]
     Meaningless(&'static str),
-    /// VRAM that was saved for the driver cannot be put back.
-    #[error("the memory that VRAM was saved in is gone")]
+    /// The driver's firmware puts VRAM back that the driver has listed, and VRAM has lost it.
+    #[error("VRAM was reset, and this driver counts on firmware to have saved it")]
     Vram,
     /// The queues cannot be where it says.
     #[error("the queues cannot be opened again: {0}")]

@@ -169,8 +169,7 @@ impl Gsp {
         self.rm.make_internal().map_err(|_| SavedError::NoState)?;
         self.assembly = Assembly::default();
         self.queues = Some(saved::restore(&mut self.rm, back, &state)?);
-        let vram = self.rm.vram_save.as_ref();
-        vram.map_or(Ok(()), |vram| vram.restore(back)).map_err(|()| SavedError::Vram)
+        if self.rm.abi.resume_runs_channels { Err(SavedError::Vram) } else { Ok(()) }
     }
 
     /// Runs, from the first command in the queue.
@@ -181,7 +180,6 @@ impl Gsp {
             // A back that cannot let channels run is gone, and tells so itself.
             let _ = saved::let_run(&mut self.rm, back);
         }
-        (self.rm.listed, self.rm.vram_save) = (None, None);
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
         // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would

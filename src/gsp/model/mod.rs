@@ -24,7 +24,6 @@ mod shared;
 mod state;
 mod static_info;
 mod token;
-mod vram_save;
 
 #[cfg(test)]
 mod tests;
@@ -45,5 +44,4 @@ pub mod saved_state {
     pub use super::message::WaitingState;
     pub use super::objects::{KindState, ObjectState};
     pub use super::queue::{QueueRingState, QueuesState};
-    pub use super::vram_save::{PageList, VramPieceSave, VramSave};
 }

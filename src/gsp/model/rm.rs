@@ -12,7 +12,6 @@ use crate::model::objects::{Id, Kind, Objects};
 use crate::model::refusals::Refusals;
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
-use crate::model::vram_save::{PageList, VramSave};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -39,10 +38,6 @@ pub(super) struct Rm {
     pub(super) bar2_entry: u64,
     /// Bus address of what names the memory for a suspension, once the driver said so.
     pub(super) saved_at: Option<u64>,
-    /// The list of pages that was made last.
-    pub(super) listed: Option<PageList>,
-    /// VRAM that is saved over a suspension, for a driver that leaves that to firmware.
-    pub(super) vram_save: Option<VramSave>,
     /// Where a driver that lays out VRAM itself has put the heap outside of the protected region; 0 where GSP
     /// does that.
     pub(super) non_wpr_heap: u64,
@@ -64,8 +59,6 @@ impl Rm {
             notes: Notes::default(),
             bar2_entry: 0,
             saved_at: None,
-            listed: None,
-            vram_save: None,
             non_wpr_heap: 0,
             lost: Vec::new(),
             effects: Vec::new(),
@@ -78,8 +71,6 @@ impl Rm {
         self.objects.clear();
         self.bar2_entry = 0;
         self.saved_at = None;
-        self.listed = None;
-        self.vram_save = None;
         self.lost.clear();
     }
 

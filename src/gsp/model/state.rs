@@ -20,7 +20,6 @@ use super::objects::{Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::refusals::Refusals;
 use super::rm::Rm;
-use super::vram_save::{PageList, VramSave};
 
 /// State of a [`Gsp`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,12 +43,6 @@ pub struct GspState {
     pub bar2_entry: u64,
     /// Bus address of what names the memory for a suspension.
     pub saved_at: Option<u64>,
-    /// The list of pages that was made last. Since version 2 of the face's state.
-    #[serde(default)]
-    pub listed: Option<PageList>,
-    /// VRAM that is saved for the driver. Since version 2 of the face's state.
-    #[serde(default)]
-    pub vram_save: Option<VramSave>,
     /// Where a driver has put the heap outside of the protected region. Since version 2 of the face's state.
     #[serde(default)]
     pub non_wpr_heap: u64,
@@ -86,8 +79,6 @@ impl Gsp {
             notes: _,
             bar2_entry,
             saved_at,
-            listed,
-            vram_save,
             non_wpr_heap,
             // There are some while an RPC is carried out.
             lost: _,
@@ -107,8 +98,6 @@ impl Gsp {
             counters: *counters,
             bar2_entry: *bar2_entry,
             saved_at: *saved_at,
-            listed: listed.clone(),
-            vram_save: vram_save.clone(),
             non_wpr_heap: *non_wpr_heap,
             kept: *kept,
         }
@@ -134,7 +123,6 @@ impl Gsp {
         check.that(state.kept.is_none() || state.phase == GspPhase::Suspended, || {
             format!("it is {:?}, and in the memory for a suspension", state.phase)
         })?;
-        VramSave::check(state.listed.as_ref(), state.vram_save.as_ref(), config.vram).map_err(inside)?;
         let objects = Objects::from_state(&state.objects, &config, abi).map_err(inside)?;
         let channels = Channels::from_state(&state.channels, &config).map_err(inside)?;
         agree(check, &config, &objects, &channels)?;
@@ -157,8 +145,6 @@ impl Gsp {
                 notes: Notes::default(),
                 bar2_entry: state.bar2_entry,
                 saved_at: state.saved_at,
-                listed: state.listed.clone(),
-                vram_save: state.vram_save.clone(),
                 non_wpr_heap: state.non_wpr_heap,
                 lost: Vec::new(),
                 effects: Vec::new(),

@@ -148,6 +148,23 @@ pub struct ArchInfo {
 }
 control!(ArchInfo = 0x2080_1701, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", 16);
 
+/// Classes (on the device): what can be made on it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct ClassList {
+    /// Number of entries.
+    pub count: u32,
+    /// A class number each.
+    pub list: [u32; 200],
+}
+control!(ClassList = 0x80_0292, "NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2", 804);
+
+impl Default for ClassList {
+    fn default() -> Self {
+        Self { count: 0, list: [0; 200] }
+    }
+}
+
 /// Engines (on the subdevice).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -8,13 +8,14 @@ use rustix::fs::FlockOperation;
 use crate::rm::abi::RmStatus;
 use crate::rm::abi::calls::CardInfo;
 use crate::rm::abi::classes::NV01_ROOT_CLIENT;
+use crate::rm::discovery::open_device;
 use crate::rm::host_paths::{HostDriver, HostPaths};
 use crate::rm::inventory::{Inventory, inventory_with};
 use crate::rm::kernel::Node;
-use crate::rm::mock::Mock;
+use crate::rm::mock::{Mock, classes_of};
 use crate::rm::open_error::OpenError;
 use crate::rm::{RmConfig, RmDriver};
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::{Chip, Engine, Face};
 
 fn card(bus: u8) -> CardInfo {
     CardInfo { valid: 1, bus, gpu_id: u32::from(bus) << 8, device: 0x2335, ..Default::default() }
@@ -42,15 +43,41 @@ fn on_bus(root: &Path, address: &str, driver: Option<&str>) {
 
 #[test]
 fn gpu_of_another_architecture_and_the_chips_that_can_be_served() {
-    for (number, name) in [(0x160, "Turing"), (0x170, "Ampere"), (0x190, "Ada"), (0x1a0, "Blackwell")] {
+    let mock = Mock::new();
+    mock.state().architecture = 0x140;
+    // What a Volta lists.
+    mock.state().classes = vec![0xc36f, 0xc3b5, 0xc397, 0xc3c0, 0x902d, 0xa140, 0xc361];
+    let error = refusal(&mock, &RmConfig::default());
+    assert!(matches!(&error, OpenError::NoChip { .. }), "{error}");
+    let text = error.to_string();
+    for part in ["0x140", "can serve no vGPU", "GH100", "backend = \"soft\""] {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+    // Each class counts.
+    for missing in classes_of(Chip::GH100) {
         let mock = Mock::new();
-        mock.state().architecture = number;
-        let error = refusal(&mock, &RmConfig::default());
-        assert!(matches!(&error, OpenError::WrongArchitecture { .. }));
-        let text = error.to_string();
-        for part in [name, "can serve no vGPU", "GH100", "Hopper", "backend = \"soft\""] {
-            assert!(text.contains(part), "'{part}' is not in: {text}");
-        }
+        mock.state().classes.retain(|class| *class != missing);
+        let opened = open_device(&mock.kernel(), &HostPaths::default(), None);
+        assert_eq!(opened.is_ok(), missing == 0xc36f, "without {missing:04x}");
+    }
+}
+
+#[test]
+fn gpus_of_each_family_and_the_chips_that_they_serve() {
+    for chip in Chip::with_face(Face::Gsp) {
+        let mock = Mock::new();
+        mock.state().architecture = chip.boot_0 >> 20;
+        mock.state().classes = classes_of(chip);
+        let (_, facts, _, own) = open_device(&mock.kernel(), &HostPaths::default(), None).unwrap();
+        assert_eq!(own, chip);
+        let family: Vec<Chip> =
+            Chip::with_face(Face::Gsp).filter(|other| other.family == chip.family).collect();
+        let mut served = facts.chips.clone();
+        served.sort();
+        assert_eq!(served, family);
+        let other = if chip == Chip::GH100 { Chip::GF100 } else { Chip::GH100 };
+        let error = refusal(&mock, &RmConfig { chip: Some(other), ..Default::default() });
+        assert!(matches!(&error, OpenError::OtherChip { wanted, .. } if *wanted == other), "{error}");
     }
 }
 
@@ -180,11 +207,12 @@ fn hopper_and_the_chip_that_it_serves() {
 fn gpu_in_a_container_without_sysfs_and_listed_all_the_same() {
     let host = tempfile::tempdir().unwrap();
     let mock = Mock::new();
-    mock.state().architecture = 0x170;
+    mock.state().architecture = 0x140;
+    mock.state().classes.clear();
     let listed = listed(&mock, host.path());
     let [gpu] = listed.gpus.as_slice() else { panic!("{listed:?}") };
     assert_eq!(gpu.address, "0000:06:00.0");
     assert!(!gpu.backends.rm.possible);
-    assert!(gpu.backends.rm.why.contains("Ampere"), "{gpu:?}");
+    assert!(gpu.backends.rm.why.contains("0x140"), "{gpu:?}");
     assert!(gpu.backends.rm.chips.is_empty());
 }

@@ -6,7 +6,6 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::rpc::*;
 use crate::abi::status::{Status, code};
 use crate::abi::values::Id;
-use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// GSP_RM_CONTROL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,15 +138,6 @@ impl MemoryListRequest {
         let id = Id { client: list.hClient, handle: list.hMemory };
         Ok(Self { id, device: list.hDevice, class: list.hClass, pages: list.pageCount })
     }
-}
-
-/// ALLOC_MEMORY: addresses of the pages that follow it, in order. One that is too large is as large as can
-/// be.
-pub fn page_addresses(body: &[u8]) -> Vec<u64> {
-    let Ok((list, entries)) = rpc_alloc_memory_v13_01::read_from_prefix(body) else { return Vec::new() };
-    let count = usize::try_from(list.entries()).unwrap_or(usize::MAX);
-    let entries = entries.as_chunks::<8>().0.iter().take(count);
-    entries.map(|entry| u64::from_le_bytes(*entry).saturating_mul(PAGE_SIZE)).collect()
 }
 
 impl BarEntry {

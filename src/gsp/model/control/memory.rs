@@ -5,7 +5,6 @@ use crate::abi::values::{MemorySystem, PageDirectory, SuspendMemory, SuspendRegi
 use crate::model::objects::{Id, Kind};
 use crate::model::rm::Rm;
 use crate::model::saved;
-use crate::model::vram_save::VramSave;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 
@@ -43,11 +42,6 @@ pub(super) fn suspend_memory(
         Kind::Memory { .. } => {}
         _ => return Err(Status::InvalidObject),
     }
-    rm.vram_save = None;
-    if wanted.takes_vram {
-        let id = Id { client: wanted.client, handle: wanted.list };
-        rm.vram_save = Some(VramSave::new(rm.listed.as_ref(), id)?);
-    }
     if wanted.description == 0 {
         rm.saved_at = None;
         return Ok(());
@@ -57,12 +51,8 @@ pub(super) fn suspend_memory(
     Ok(())
 }
 
-/// Saves a piece of VRAM, for a driver that leaves that to firmware.
-pub(super) fn suspend_region(
-    rm: &mut Rm,
-    back: &dyn GspBackend,
-    region: SuspendRegion,
-) -> Result<(), Status> {
+/// A piece of VRAM that a suspension keeps.
+pub(super) fn suspend_region(rm: &Rm, region: SuspendRegion) -> Result<(), Status> {
     let Kind::Memory { pages } = rm.objects.get(Id { client: region.client, handle: region.list })?.kind
     else {
         return Err(Status::InvalidObject);
@@ -71,6 +61,5 @@ pub(super) fn suspend_region(
     if end.is_none_or(|end| end > u64::from(pages).saturating_mul(PAGE_SIZE)) {
         return Err(Status::InvalidLimit);
     }
-    let save = rm.vram_save.as_mut().ok_or(Status::InvalidState)?;
-    save.add(back, rm.config.vram, rm.listed.as_ref(), region)
+    Ok(())
 }

@@ -106,7 +106,7 @@ fn handle(
         }
         ControlCall::CopyServerReservedPdes(read) => rm.keep_directory(id, read(raw)?),
         ControlCall::SuspendMemory(read) => memory::suspend_memory(rm, back, read(raw)?),
-        ControlCall::SuspendRegion(read) => memory::suspend_region(rm, back, read(raw)?),
+        ControlCall::SuspendRegion(read) => memory::suspend_region(rm, read(raw)?),
         ControlCall::RawCompression(read) if read(raw)? => Err(Status::NotSupported),
         ControlCall::RawCompression(_) => Ok(()),
         ControlCall::MemorySystem(write) => {

@@ -21,7 +21,6 @@ use crate::model::effect::Effect;
 use crate::model::error::SavedError;
 use crate::model::queue::{Queues, Spot};
 use crate::model::rm::Rm;
-use crate::model::vram_save::VramSave;
 use encoding::{HEADER, Reader, Writer, checksum, header};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -85,13 +84,6 @@ pub(super) fn save(rm: &Rm, back: &dyn GspBackend, spot: Spot, address: u64) -> 
     let bar1 = bar1_root(&rm.config);
     back.read_memory(bar1, &mut root).map_err(|_| SavedError::NoMemory(bar1.address))?;
     root.into_iter().for_each(|byte| to.u8(byte));
-    match &rm.vram_save {
-        None => to.u8(0),
-        Some(vram) => {
-            to.u8(1);
-            vram.write(|value| to.u64(value));
-        }
-    }
     objects::write(rm, back, &mut to);
     let whole = to.finish();
     let sum = whole.get(HEADER..).map_or(0, checksum);
@@ -105,7 +97,7 @@ pub(super) fn read(config: &GspConfig, back: &dyn GspBackend, address: u64) -> R
     let mut first = [0; HEADER];
     memory.read(back, &mut first)?;
     let (length, sum) = header(&first)?;
-    if length > most(config).saturating_add(VramSave::most_bytes()) {
+    if length > most(config) {
         return Err(SavedError::TooLarge);
     }
     let length = usize::try_from(length).map_err(|_| SavedError::TooLarge)?;
@@ -136,14 +128,6 @@ pub(super) fn restore(rm: &mut Rm, back: &dyn GspBackend, state: &State) -> Resu
     for byte in &mut root {
         *byte = from.u8()?;
     }
-    rm.vram_save = match from.u8()? {
-        0 => None,
-        1 => {
-            let vram = VramSave::read(rm.config.vram, || from.u64())?;
-            Some(vram.ok_or(SavedError::Meaningless("VRAM that was saved"))?)
-        }
-        _ => return Err(SavedError::Meaningless("whether VRAM was saved")),
-    };
     objects::read(rm, back, &mut from)?;
     if !from.is_empty() {
         return Err(SavedError::Rest);

@@ -19,7 +19,7 @@ const INTERNAL_DEVICE: u32 = 0xabcd_0080;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
 /// Where the driver has the memory that it hands over.
-pub const META: u64 = 0x22_0000;
+const META: u64 = 0x22_0000;
 const FIRST: u64 = 0x21_0000;
 const SECOND: u64 = 0x21_1000;
 const THIRD: u64 = 0x21_2000;
@@ -37,7 +37,7 @@ fn page(index: u64) -> u64 {
     0x24_0000 + (PAGES - 1 - index) * 0x1000
 }
 
-pub fn provide(driver: &Driver) {
+fn provide(driver: &Driver) {
     let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_le_bytes()).collect::<Vec<_>>();
     driver.back.put_ram(FIRST, &longs(&[SECOND]));
     driver.back.put_ram(SECOND, &longs(&[THIRD]));

@@ -8,15 +8,13 @@ use super::driver::{
     poke, static_info, words,
 };
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, start};
-use super::saved::{META, provide};
 use super::{config, state};
-use crate::model::{BootError, Effect, Gsp, GspConfig, Note, SavedError};
+use crate::model::{Effect, Gsp, GspConfig, Note};
 use gpuvmk_backend::GspChannel;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
-use gpuvmk_saved_state::testing::corrupted_states_are_refused_or_taken_as_they_are;
 
 const CLIENT: u32 = 0xc1d0_0000;
 const CHANNEL: u32 = 0xf1f0_0001;
@@ -243,122 +241,13 @@ fn resume_lets_channels_run_without_being_asked() {
 #[test]
 fn regions_outside_their_list_and_lists_that_are_none_are_refused() {
     let mut driver = working();
-    assert_eq!(list(&mut driver, 1, 0x81, &[0x38_0000, 0x38_2000, 0x38_1000]), 0);
-    assert_eq!(list(&mut driver, 2, 0x82, &[0x40_0000, 0x40_1000]), 0);
-    assert_eq!(region(&mut driver, 2, [0, 0, 0x1000]), 0x40, "nothing said where it goes");
-    assert_eq!(init(&mut driver, 1, 1), 0x40, "another list was made since");
-    assert_eq!(init(&mut driver, SUBDEVICE, 1), 0x31);
-    assert_eq!(list(&mut driver, 3, 0x81, &[0x38_0000, 0x38_2000, 0x38_1000]), 0);
-    assert_eq!(init(&mut driver, 3, 1), 0);
-    assert_eq!(list(&mut driver, 4, 0x82, &[0x40_0000, 0x40_1000]), 0);
+    assert_eq!(list(&mut driver, 1, 0x82, &[0x40_0000, 0x40_1000]), 0);
 
-    assert_eq!(region(&mut driver, 4, [0, 0, 0x2001]), 0x2e);
-    assert_eq!(region(&mut driver, 4, [u64::MAX, 0, 2]), 0x2e);
-    assert_eq!(region(&mut driver, 4, [0, 0x2001, 0x1000]), 0x2e);
-    assert_eq!(region(&mut driver, 4, [0, u64::MAX, 0x1000]), 0x2e);
-    assert_eq!(region(&mut driver, 2, [0, 0, 0x1000]), 0x40);
+    assert_eq!(region(&mut driver, 1, [0, 0, 0x2001]), 0x2e);
+    assert_eq!(region(&mut driver, 1, [u64::MAX, 0, 2]), 0x2e);
     assert_eq!(region(&mut driver, CHANNEL, [0, 0, 0x1000]), 0x31);
     assert_eq!(region(&mut driver, 99, [0, 0, 0x1000]), 0x57);
-    assert_eq!(driver.gsp.state().vram_save.unwrap().pieces, []);
-    assert_eq!(region(&mut driver, 4, [0, 0, 0]), 0);
-    assert_eq!(region(&mut driver, 4, [0, 0, 0x2000]), 0);
-    assert_eq!(driver.gsp.state().vram_save.unwrap().pieces.len(), 1, "what follows in both is one piece");
-}
-
-#[test]
-fn what_lies_outside_of_vram_or_in_memory_that_is_gone_is_not_saved() {
-    let mut driver = working();
-    assert_eq!(list(&mut driver, 1, 0x81, &[1 << 40, 0x38_0000]), 0);
-    assert_eq!(init(&mut driver, 1, 1), 0);
-    assert_eq!(list(&mut driver, 2, 0x82, &[256 << 20, 0xffff_ffff_ffc0_0000, 0x40_0000]), 0);
-
-    assert_eq!(
-        region(&mut driver, 2, [0, 0, 0x2000]),
-        0,
-        "a small GPU's driver lists heaps that are not there"
-    );
-    assert_eq!(region(&mut driver, 2, [0x2000, 0, 0x1000]), 0x1e);
-    assert_eq!(region(&mut driver, 2, [0x2000, 0x1000, 0x1000]), 0);
-
-    assert_eq!(driver.gsp.state().vram_save.unwrap().pieces.len(), 1);
-}
-
-/// A driver that has listed VRAM, with something in it, before it unloads GSP.
-fn saving() -> Driver {
-    let mut driver = working();
-    driver.back.put_vram(0x40_0000, &[1; 8]);
-    driver.back.put_vram(0x40_1ff8, &[2; 8]);
-    provide(&driver);
-    assert_eq!(list(&mut driver, 0xcaf0_0003, 0x81, &[0x38_0000, 0x3a_0000, 0x39_0000]), 0);
-    assert_eq!(init(&mut driver, 0xcaf0_0003, 1), 0);
-    assert_eq!(driver.free(CLIENT, 0xcaf0_0003), 0);
-    assert_eq!(list(&mut driver, 0xcaf0_0004, 0x82, &[0x40_0000, 0x40_1000]), 0);
-    driver.restore();
-    assert_eq!(region(&mut driver, 0xcaf0_0004, [0, 0x800, 0x2000]), 0);
-    assert_eq!(driver.free(CLIENT, 0xcaf0_0004), 0);
-    driver
-}
-
-#[test]
-fn vram_and_channels_are_put_back_in_another_process() {
-    let mut driver = saving();
-    let objects = driver.gsp.objects();
-    assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0);
-    driver.restore();
-    driver.gsp.keep(&driver.back, META).unwrap();
-    driver.gsp.keep(&driver.back, META).unwrap();
-    driver.gsp = Gsp::new(config());
-    driver.back.power_off();
-    assert_eq!(driver.back.vram(0x40_0000, 8), [0; 8]);
-    driver.back.calls();
-    driver.events.clear();
-
-    driver.gsp.resume(&driver.back, META).unwrap();
-    driver.poll();
-
-    assert_eq!(driver.back.vram(0x40_0000, 8), [1; 8]);
-    assert_eq!(driver.back.vram(0x40_1ff8, 8), [2; 8]);
-    assert_eq!(driver.back.calls().last(), Some(&BackCall::Schedule(0, true)));
-    assert_eq!((driver.gsp.state().firmware.as_str(), driver.gsp.objects()), (R535.name, objects));
-    assert_eq!(driver.events[0].function, 0x1001);
-    assert_eq!(driver.gsp.state().vram_save, None);
-    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
-}
-
-#[test]
-fn memory_with_saved_vram_that_is_gone_is_told() {
-    let mut driver = saving();
-    assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0);
-    let mut state = driver.gsp.state();
-    state.vram_save.as_mut().unwrap().pages[1] = 1 << 40;
-    driver.gsp = Gsp::from_state(&state, config()).unwrap();
-    driver.gsp.keep(&driver.back, META).unwrap();
-    driver.gsp = Gsp::new(config());
-    driver.back.power_off();
-
-    let refused = driver.gsp.resume(&driver.back, META);
-
-    assert_eq!(refused, Err(BootError::Saved(SavedError::Vram)));
-    assert!(driver.back.live().is_empty());
-}
-
-#[test]
-fn nothing_is_kept_of_a_gsp_that_runs() {
-    let mut driver = saving();
-
-    assert_eq!(driver.gsp.keep(&driver.back, META), Err(SavedError::NoState));
-
-    assert_eq!(driver.call(STATIC_INFO, &static_info()).result, 0);
-}
-
-#[test]
-fn states_with_mistakes_about_saved_vram_are_refused() {
-    corrupted_states_are_refused_or_taken_as_they_are(
-        &saving().gsp.state(),
-        2_000,
-        |state| Gsp::from_state(state, config()),
-        Gsp::state,
-    );
+    assert_eq!(init(&mut driver, SUBDEVICE, 1), 0x31);
 }
 
 #[test]

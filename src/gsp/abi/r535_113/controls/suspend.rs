@@ -23,7 +23,7 @@ controls! {
 
 fn fbsr_init(raw: &[u8]) -> Result<SuspendMemory, Status> {
     let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
-    Ok(SuspendMemory { client: wanted.hClient, list: wanted.hSysMem, description: 0, takes_vram: true })
+    Ok(SuspendMemory { client: wanted.hClient, list: wanted.hSysMem, description: 0 })
 }
 
 fn send_region_info(raw: &[u8]) -> Result<SuspendRegion, Status> {

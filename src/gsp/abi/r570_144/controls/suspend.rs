@@ -24,6 +24,5 @@ fn fbsr_init(raw: &[u8]) -> Result<SuspendMemory, Status> {
         client: wanted.hClient,
         list: wanted.hSysMem,
         description: wanted.sysmemAddrOfSuspendResumeData,
-        takes_vram: false,
     })
 }
