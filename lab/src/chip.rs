@@ -154,5 +154,9 @@ mod tests {
             let driven = KernelSeries::ALL.map(|kernel| chip.driven_by(kernel));
             assert!(driven.is_sorted() && driven.ends_with(&[true, true]), "{chip}: {driven:?}");
         }
+        assert!(Chip::AD104.driven_by(KernelSeries::V6_12) && !Chip::AD104.driven_by(KernelSeries::V6_1));
+        assert!(!Chip::GB203.driven_by(KernelSeries::V6_12));
+        let message = Chip::TU106.check_kernel(KernelSeries::V6_1).unwrap_err().to_string();
+        assert!(message.contains("GSP") && message.contains("--kernel 6.12"), "{message}");
     }
 }

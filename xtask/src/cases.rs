@@ -1,5 +1,6 @@
 //! The guest tests, as data: which kernel, whose GPU, what runs, what happens meanwhile.
 
+mod chips;
 mod programs;
 
 use gpuvmk_chip::Face;
@@ -148,6 +149,9 @@ const NIGHTLY: &[&str] = &[
     "sleepers-smp-6.1",
     "two-guests",
     "neighbour-hangs-7.2",
+    "ad104-7.2",
+    "ad104-debian-firmware-6.12",
+    "ad104-debian-firmware-newest",
     "gh100-7.2",
     "gh100-intx",
     "gh100-bar3-trapped",
@@ -164,6 +168,7 @@ const NIGHTLY: &[&str] = &[
 pub fn all() -> Vec<Case> {
     let mut cases = fermi();
     cases.extend(hopper());
+    cases.extend(chips::cases());
     cases.extend(both());
     for case in &mut cases {
         case.nightly = NIGHTLY.contains(&case.name.as_str());
@@ -355,6 +360,18 @@ mod tests {
             }
         }
         assert!(covered(Topology::Mediated, KernelSeries::Newest, Chip::GH100));
+        for kernel in [KernelSeries::V6_12, KernelSeries::Newest] {
+            assert!(covered(Topology::Mediated, kernel, Chip::AD104), "{kernel}");
+        }
+    }
+
+    #[test]
+    fn every_chip_that_is_said_to_be_tried_has_a_case() {
+        for chip in [Chip::TU106, Chip::TU116, Chip::GA106, Chip::AD104, Chip::GH100, Chip::GB203] {
+            let usual = all().into_iter().filter(|case| !case.nightly);
+            let vulkan = usual.flat_map(|case| case.guests).any(|guest| guest.vulkan && guest.gpus == [chip]);
+            assert!(vulkan, "{chip}");
+        }
     }
 
     fn covered(topology: Topology, kernel: KernelSeries, chip: Chip) -> bool {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
 mod card;
+mod guest_page;
 mod host_files;
 mod host_tests;
 pub mod inner;
@@ -73,6 +74,9 @@ pub struct Arguments {
     /// they run without this
     #[arg(long)]
     debian_firmware: bool,
+    /// Write what guests passed into the table of docs/guests.md
+    #[arg(long)]
+    write_docs: bool,
     /// Where logs go
     #[arg(long, value_name = "FOLDER", default_value = "target/xtask-test")]
     logs: PathBuf,
@@ -153,6 +157,9 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     }
     results.iter().for_each(|result| println!("{}", line(&result.name, result.ok(), result.wall)));
     println!("{}", if ok { "all passed" } else { "FAILED" });
+    if arguments.write_docs {
+        guest_page::write(&cases, &results)?;
+    }
     if arguments.json {
         let passed = |part: Option<Part>| part.map(|part| part.ok);
         let seconds = |part: Option<Part>| part.map(|part| part.wall.as_secs());

@@ -30,10 +30,36 @@ pub const EVERYTHING_GSP: &[&str] = &[
     "reload",
     "suspend",
 ];
+/// The same, and Mesa's Vulkan driver, whose launches are refused.
+pub const EVERYTHING_AND_VULKAN: &[&str] = &[
+    "probe",
+    "copy",
+    "exec",
+    "fence",
+    "channels",
+    "fill",
+    "i2m",
+    "nocompute",
+    "bar1",
+    "badaddr",
+    "badcopy",
+    "badexec",
+    "evict",
+    "reload",
+    "suspend",
+    "nvk:checks=transfer",
+    "nonvk",
+    "copy:largest=65537",
+];
+/// What differs between chips with a GSP: how it boots and goes, page tables, classes.
+pub const CHIP: &[&str] = &["probe", "copy", "exec", "evict", "suspend", "reload", "nvk:checks=transfer"];
 /// Enough to know that the GPU works.
 pub const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 /// What keeps a guest busy.
 pub const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
+/// What a guest does beside those of other generations.
+pub const TOGETHER: &[&str] =
+    &["probe", "copy:largest=65537", "exec", "channels", "evict", "copy:largest=65537"];
 /// What makes a recording of everything that one can have.
 pub const RECORDED: &[&str] = &["probe", "copy:largest=65537", "channels"];
 pub const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];

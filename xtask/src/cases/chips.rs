@@ -1,0 +1,43 @@
+//! Guests with chips whose GSP is that of a GH100 but for how it is booted, its firmware's version, page
+//! tables and classes: what differs, on each generation.
+
+use gpuvmk_lab::chip::{Chip, GuestChip as _};
+use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::kernel::KernelSeries;
+use gpuvmk_lab::rig::Topology;
+
+use super::programs::{CHIP, EVERYTHING_AND_VULKAN, SHORT, TOGETHER};
+use super::{Case, Guest, case};
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let (old, newest) = (KernelSeries::V6_12, KernelSeries::Newest);
+    let single = |chip: Chip, kernel: KernelSeries, what: &str, guest: Guest| {
+        case(format!("{}-{what}{kernel}", chip.firmware_folder()), Topology::Mediated, vec![guest])
+    };
+    let with_vulkan =
+        |chip, kernel, programs| Guest { vulkan: true, ..Guest::new("vm1", chip, kernel, programs) };
+    let mut cases = Vec::new();
+    for (kernel, cpus) in [(old, 2), (newest, 1)] {
+        let (chip, guest) = (Chip::AD104, with_vulkan(Chip::AD104, kernel, EVERYTHING_AND_VULKAN));
+        cases.push(single(chip, kernel, "", Guest { cpus, ..guest }));
+        let debian = Guest { firmware: Firmware::Debian(chip), ..Guest::new("vm1", chip, kernel, SHORT) };
+        cases.push(single(chip, kernel, "debian-firmware-", debian));
+    }
+    let between = Guest::new("vm1", Chip::AD104, KernelSeries::V7_2, SHORT);
+    cases.push(single(Chip::AD104, KernelSeries::V7_2, "", between));
+    for (chip, kernel) in
+        [(Chip::TU106, old), (Chip::TU116, newest), (Chip::GA106, old), (Chip::GB203, newest)]
+    {
+        cases.push(single(chip, kernel, "", with_vulkan(chip, kernel, CHIP)));
+    }
+    let at_once = [
+        ("vm1", Chip::AD104, old),
+        ("vm2", Chip::GH100, newest),
+        ("vm3", Chip::GB203, newest),
+        ("vm4", Chip::TU116, newest),
+    ];
+    let at_once = at_once.map(|(name, chip, kernel)| Guest::new(name, chip, kernel, TOGETHER));
+    cases.push(case("four-generations".into(), Topology::Mediated, at_once.to_vec()));
+    cases
+}
