@@ -9,11 +9,11 @@ use super::Gpu;
 use super::gsp_queues::{LIBOS, Queues, Ram};
 use crate::gsp_face::hal::Boot;
 use gpuvmk_backend::testing::FakeGspBack;
+use gpuvmk_chip::Chip;
 use gpuvmk_chip::gsp::fsp::{
     CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };
-use gpuvmk_chip::nv::classes::HOPPER_CHANNEL_GPFIFO_A;
 use gpuvmk_gsp::abi::common::classes::{FERMI_VASPACE_A, NV01_DEVICE_0, NV01_ROOT};
 use gpuvmk_gsp::abi::common::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
@@ -225,7 +225,9 @@ impl<'a> Driver<'a> {
         parameters.common.userdMem.size = 0x200;
         parameters.common.userdMem.addressSpace = ADDR_FBMEM;
         let handle = CHANNEL + u32::from(chid);
-        self.alloc(DEVICE, handle, HOPPER_CHANNEL_GPFIFO_A.number, parameters.as_bytes());
+        // A chip that there is not has Hopper's classes.
+        let chip = Chip::by_name(self.gpu.function.hal().gsp.chip).unwrap_or(Chip::GH100);
+        self.alloc(DEVICE, handle, chip.classes.channel.number, parameters.as_bytes());
         self.control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &[1, 0]);
     }
 
