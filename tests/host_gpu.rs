@@ -142,7 +142,7 @@ fn keys_that_do_not_go_together() {
     let host = Host::new();
     let soft = GPU.replace("\"rm\"", "\"soft\"");
     for (file, parts) in [
-        (format!("chip = \"GF100\"\n{GPU}"), ["`chip`", "\"GH100\" for `backend = \"rm\"`"]),
+        (format!("chip = \"GF100\"\n{GPU}"), ["`chip`", "\"GB207\" for `backend = \"rm\"`"]),
         (format!("uid = 0\n{GPU}"), ["`uid`", "not root"]),
         (format!("uid = 5\n{soft}"), ["`uid`", "belongs to `backend = \"rm\"`"]),
         (format!("device = \"65:00.0\"\n{soft}"), ["`device`", "belongs to `backend = \"rm\"`"]),

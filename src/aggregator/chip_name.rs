@@ -52,7 +52,7 @@ mod tests {
             let name = ChipName::from(chip.name().to_owned());
             assert_eq!((name.clone(), name.to_string().as_str()), (ChipName::Known(chip), chip.name()));
         }
-        for other in ["", "gf100", "GB202"] {
+        for other in ["", "gf100", "GK104"] {
             assert_eq!(ChipName::from(other.to_owned()), ChipName::Other(other.to_owned()));
             assert_eq!(ChipName::from(other.to_owned()).as_str(), other);
         }

@@ -141,7 +141,7 @@ fn objects_are_those_of_the_channels_engines() {
     rig.gpu.create_object(copies, 0xc8b5, Engine::COPY1).unwrap();
     for (channel, class, engine) in [
         (copies, 0xc8b5, Engine::COPY2),
-        (copies, 0xc7b5, Engine::COPY1),
+        (copies, 0xc6b5, Engine::COPY1),
         (both, 0xc86f, Engine::Graphics),
         (both, 0xc8b5, Engine::Graphics),
         (both, 0x1_cbc0, Engine::Graphics),

@@ -146,7 +146,7 @@ fn copy_engines_refuse_what_they_were_not_set_up_for() {
         [inc(4, copy::SET_DST_BLOCK_SIZE, &[6 << 4]), inc(4, copy::LAUNCH_DMA, &[0x286])].concat(),
         inc(4, copy::OFFSET_IN_UPPER, &[1 << 25]),
         inc(4, 0x304, &[0]),
-        inc(4, host::SET_OBJECT, &[0xc7b5]),
+        inc(4, host::SET_OBJECT, &[0xc6b5]),
     ];
     for words in cases {
         let event = stopped(EngineSet::COPY2, &words);
