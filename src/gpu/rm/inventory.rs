@@ -14,6 +14,7 @@ use super::kernel::Kernel;
 use super::open_error::OpenError;
 use super::sys::NodeKernel;
 use crate::vfio::sysfs::{PciDevice, Sysfs};
+use gpuvmk_chip::Chip;
 
 /// A GPU as `gpuvmk gpu list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -124,7 +125,11 @@ pub(super) fn inventory_with(
         supported_branches: Branch::ALL.iter().map(|branch| branch.number()).collect(),
         problem: asked.err(),
         gpus,
-        soft: Verdict { possible: true, chips: vec!["GF100", "GH100"], why: "needs no GPU".to_owned() },
+        soft: Verdict {
+            possible: true,
+            chips: Chip::ALL.iter().map(|chip| chip.name()).collect(),
+            why: "needs no GPU".to_owned(),
+        },
     }
 }
 

@@ -120,7 +120,7 @@ pub enum OpenError {
     },
     /// The file of the GPU names another chip.
     #[error(
-        "GPU {name} at {address} cannot serve a {wanted}; it serves: {served}. Correct `chip`, or leave it out"
+        "GPU {name} at {address} cannot serve the chip {wanted}; it serves: {served}. Correct `chip`, or leave it out"
     )]
     OtherChip {
         /// Marketing name of the GPU.
