@@ -15,6 +15,7 @@ pub mod gsp;
 mod kinds;
 pub mod methods;
 pub mod nv;
+pub mod qmd;
 pub mod register_doc;
 pub mod register_index;
 pub mod register_sets;
