@@ -163,7 +163,7 @@ fn code_offset(wanted: &Kernel) -> Result<usize> {
     bail!("there is no kernel {}", wanted.name)
 }
 
-const _: () = assert!((QMD as u64).is_multiple_of(qmd::ALIGNMENT) && QMD + qmd::WORDS * 4 <= DESCRIPTION);
+const _: () = assert!((QMD as u64).is_multiple_of(qmd::ALIGNMENT) && QMD + qmd::MAX_WORDS * 4 <= DESCRIPTION);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! What a launch puts into memory and into the command stream.
 
-use crate::qmd::{self, Qmd};
+use gpuvmk_chip::qmd::layout::V4_0;
+use gpuvmk_chip::qmd::{self, Qmd};
+
 use crate::{CODE_ALIGNMENT, Kernel};
 
 /// Class HOPPER_COMPUTE_A.
@@ -21,6 +23,16 @@ pub const SET_SHADER_LOCAL_MEMORY_WINDOW_A: u16 = 0x07b0;
 
 /// PCAS_ACTION: drop what is known of the block, read it, schedule it.
 const INVALIDATE_COPY_SCHEDULE: u32 = 3;
+
+/// QMD_GROUP_ID.
+const GROUP_ID: qmd::layout::Bits = qmd::layout::Bits { high: 21, low: 16 };
+/// API_VISIBLE_CALL_LIMIT_NO_CHECK.
+const NO_CHECK: u64 = 1;
+/// CWD_MEMBAR_TYPE_L1_SYSMEMBAR.
+const L1_SYSMEMBAR: u64 = 1;
+
+/// Sizes of shared memory that an SM of Hopper can be configured for, in KiB.
+const SHARED_CONFIGS: [u64; 9] = [8, 16, 32, 64, 100, 132, 164, 196, 228];
 
 /// Windows of the generic address space for shared and local memory: where no mapping is.
 const SHARED_WINDOW: u64 = 0x7294_0000_0000;
@@ -107,32 +119,33 @@ pub fn launch(
     aligned(place.qmd, qmd::ALIGNMENT, 40)?;
     let constants = constants(kernel, grid, block, parameters)?;
     let config = shared_config(kernel.shared).ok_or(LaunchError::SharedMemory)?;
-    let largest = qmd::shared_config(qmd::SHARED_CONFIGS[qmd::SHARED_CONFIGS.len() - 1]);
-    let qmd = Qmd::default()
-        .with(qmd::MAJOR_VERSION, 4)
-        .with(qmd::TYPE, 2)
-        .with(qmd::GROUP_ID, 0x3f)
-        .with(qmd::API_VISIBLE_CALL_LIMIT, 1)
-        .with(qmd::SASS_VERSION, 0x90)
-        .with(qmd::INVALIDATE_CACHES, 7)
-        .with(qmd::MEMBAR_TYPE, 1)
-        .with(qmd::SHARED_MEMORY_SIZE, u64::from(kernel.shared.next_multiple_of(128)))
-        .with(qmd::MIN_SHARED_CONFIG, config)
-        .with(qmd::TARGET_SHARED_CONFIG, config)
-        .with(qmd::MAX_SHARED_CONFIG, largest)
-        .with(qmd::GRID_WIDTH, grid.0.into())
-        .with(qmd::GRID_HEIGHT, grid.1.into())
-        .with(qmd::GRID_DEPTH, grid.2.into())
-        .with(qmd::BLOCK_WIDTH, block.0.into())
-        .with(qmd::BLOCK_HEIGHT, block.1.into())
-        .with(qmd::BLOCK_DEPTH, block.2.into())
-        .with(qmd::REGISTER_COUNT, kernel.registers.into())
-        .with(qmd::BARRIER_COUNT, kernel.barriers.into())
-        .with(qmd::PROGRAM_ADDRESS, place.code)
-        .with(qmd::CONSTANT_BUFFER_ADDRESS_0, place.constants >> 6)
-        .with(qmd::CONSTANT_BUFFER_SIZE_0, u64::from(CONSTANTS_SIZE >> 4))
-        .with(qmd::CONSTANT_BUFFER_VALID_0, 1)
-        .with(qmd::CONSTANT_BUFFER_INVALIDATE_0, 1);
+    let largest = shared_field(SHARED_CONFIGS[SHARED_CONFIGS.len() - 1]);
+    let layout = &V4_0;
+    let [min, target, max] = layout.shared_config;
+    let mut qmd = Qmd::new(layout)
+        .with(GROUP_ID, 0x3f)
+        .with(layout.call_limit, NO_CHECK)
+        .with(layout.sass_version, 0x90)
+        .with(layout.membar, L1_SYSMEMBAR)
+        .with_number(layout.shared, u64::from(kernel.shared.next_multiple_of(128)))
+        .with(min, config)
+        .with(target, config)
+        .with(max, largest)
+        .with(layout.registers, kernel.registers.into())
+        .with(layout.barriers, kernel.barriers.into())
+        .with_number(layout.program, place.code)
+        .with(layout.banks.valid.0, 1)
+        .with(layout.banks.invalidate.0, 1)
+        .with_number(layout.banks.address, place.constants)
+        .with(layout.banks.size, u64::from(CONSTANTS_SIZE >> 4));
+    for (fields, size) in [(layout.grid, grid), (layout.block, block)] {
+        for (field, value) in fields.into_iter().zip([size.0, size.1, size.2]) {
+            qmd = qmd.with(field, value.into());
+        }
+    }
+    for cache in layout.invalidate {
+        qmd = qmd.with(cache, 1);
+    }
     let methods =
         vec![(SEND_PCAS_A, halves(place.qmd >> 8).0), (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE)];
     Ok(Launch { constants, qmd, methods })
@@ -159,7 +172,12 @@ fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> R
 /// The smallest configuration of an SM that a block fits into.
 fn shared_config(bytes: u32) -> Option<u64> {
     let fits = |kib: &&u64| **kib * 1024 >= u64::from(bytes);
-    qmd::SHARED_CONFIGS.iter().find(fits).map(|kib| qmd::shared_config(*kib))
+    SHARED_CONFIGS.iter().find(fits).map(|kib| shared_field(*kib))
+}
+
+/// A configuration as the fields of the QMD name it: 4 KiB units, plus one.
+const fn shared_field(kib: u64) -> u64 {
+    kib / 4 + 1
 }
 
 /// Low and high word.

@@ -9,8 +9,9 @@
 //! from the disassembly of compiled kernels.
 
 pub mod launch;
-pub mod qmd;
 pub mod spin;
+
+pub use gpuvmk_chip::qmd;
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug)]
