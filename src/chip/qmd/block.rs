@@ -87,7 +87,7 @@ impl Qmd {
         let [major_field, minor_field] = layout.version_fields;
         let qmd = Self::default().with(major_field, major.into()).with(minor_field, minor.into());
         match layout.kind {
-            layout::Kind::Type(bits) => qmd.with(bits, super::grid::GRID_CTA),
+            layout::Kind::Type(bits) => qmd.with(bits, layout::GRID_CTA),
             layout::Kind::IsQueue(_) => qmd,
         }
     }

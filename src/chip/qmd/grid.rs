@@ -1,11 +1,7 @@
 //! What a block says, whatever its version.
 
 use super::block::Qmd;
-use super::layout::{Bits, Kind, Layout, ReleaseFields};
-
-/// QMD_TYPE of a grid of blocks, and of a grid of clusters.
-pub(super) const GRID_CTA: u64 = 2;
-const GRID_GPC_CGA: u64 = 3;
+use super::layout::{Bits, GRID_CTA, GRID_GPC_CGA, Kind, Layout, ReleaseFields};
 
 /// A field of a block has a value without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -139,6 +139,12 @@ pub struct Layout {
     pub dependents: &'static [DependentFields],
 }
 
+/// QMD_TYPE of a grid of blocks.
+pub const GRID_CTA: u64 = 2;
+
+/// QMD_TYPE of a grid of clusters.
+pub const GRID_GPC_CGA: u64 = 3;
+
 /// How a block says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
