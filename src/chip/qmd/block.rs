@@ -97,9 +97,8 @@ impl Qmd {
         &self.words
     }
 
-    /// The layout that the block says it has, among those that a distributor knows. Versions have their number
-    /// in one of two places; the newer place is looked at last, since older blocks have a dependent block's
-    /// address near there.
+    /// The layout that the block says it has, the first that fits of those that a distributor knows. Versions
+    /// have their number in one of two places.
     pub fn layout(&self, known: &[&'static Layout]) -> Option<&'static Layout> {
         let is = |layout: &&&'static Layout| {
             let (major, minor) = layout.version;
