@@ -21,7 +21,7 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 24] = [
     ".",
     "aggregator",
     "backend",
@@ -41,6 +41,7 @@ const CRATES: [&str; 23] = [
     "scheduler",
     "shadow_pagetable",
     "softgpu",
+    "softgpu/sm",
     "trace",
     "units",
     "vgpu",
