@@ -127,7 +127,7 @@ impl Written for Fermi {
     }
 }
 
-/// Version 2, of Pascal to Ada.
+/// Version 2, of Pascal to Turing.
 pub struct V2;
 /// Version 3, from Hopper on.
 pub struct V3;

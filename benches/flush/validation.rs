@@ -75,7 +75,6 @@ impl Tenant {
             first_iova: Iova(MIB),
             spaces: 1024,
             table_memory: 32 * MIB,
-            kinds: &gpuvmk::chip::gf100::KINDS,
             scrub: ScrubMode::Processor,
             switch_time: Duration::from_micros(150),
             shortest_turn: Duration::ZERO,

@@ -118,11 +118,12 @@ impl RunSink for Shadow {
 /// Edits and synchronises a guest's tables.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    match input.below(4) {
+    match input.below(5) {
         0 => edit(&mut input, Fermi { large_pages: LargePages::K128 }, Format::Fermi { large_shift: 17 }),
         1 => edit(&mut input, Fermi { large_pages: LargePages::K64 }, Format::Fermi { large_shift: 16 }),
         2 => edit(&mut input, Gmmu::V3, Format::V3),
-        _ => edit(&mut input, Gmmu::V2, Format::V2),
+        3 => edit(&mut input, Gmmu::V2Ampere, Format::V2 { pages_of_512_mib: true }),
+        _ => edit(&mut input, Gmmu::V2, Format::V2 { pages_of_512_mib: false }),
     }
 }
 
@@ -131,7 +132,7 @@ fn edit<F: MmuFormat>(input: &mut Input<'_>, format: F, reference: Format) {
     let writes = input.flag().then(|| vec![0; size >> 12]);
     let mut memory = Memory { vram: vec![0; size], writes, system: Cell::new((0, 0)) };
     let mut budget = Budget::new(LIMITS);
-    let root = PhysicalAddress { aperture: Aperture::Vram, address: u64::from(input.below(4)) << 12 };
+    let root = PhysicalAddress { aperture: Aperture::Vram, address: u64::from(input.below(5)) << 12 };
     let mut space = ShadowSpace::new(format, root, &mut budget).expect("one table");
     let mut shadow = Shadow::default();
     let mut steps = 0;
@@ -188,12 +189,12 @@ fn give_up<F: MmuFormat>(space: ShadowSpace<F>, mut budget: Budget) {
 /// Writes one entry or a row of them somewhere into the tables.
 fn write(input: &mut Input<'_>, memory: &mut Memory, format: Format) {
     let table = u64::from(input.u8()) % TABLES * 0x1000;
-    let index = match input.below(4) {
+    let index = match input.below(5) {
         0 => u64::from(input.u16()),
         _ => u64::from(input.below(64)),
     };
     let mut raw = entry(input, format);
-    let step = if input.below(4) == 0 { input.near(&[0, 0x10, 0x100, 0x1000]) } else { 0x10 };
+    let step = if input.below(5) == 0 { input.near(&[0, 0x10, 0x100, 0x1000]) } else { 0x10 };
     for offset in 0..u64::from(input.u8() >> 4) + 1 {
         memory.write(table + (index + offset) * 8, &raw.to_le_bytes());
         raw = raw.wrapping_add(step);

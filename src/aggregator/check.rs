@@ -128,7 +128,7 @@ impl Checker<'_> {
 
     /// One run, until there are `most` in `out`; how many of its pages were translated.
     fn run(&self, run: &GuestMapping, ranges: &mut Ranges<'_>, most: usize, out: &mut CheckedUpdate) -> u32 {
-        let Some(kind) = self.info.kinds.plain(run.kind) else {
+        let Some(kind) = self.info.chip.kinds.plain(run.kind) else {
             out.bad(run, 0, run.pages);
             return run.pages;
         };

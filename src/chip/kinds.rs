@@ -47,20 +47,21 @@ impl StorageKinds {
 
 #[cfg(test)]
 mod tests {
-    use crate::{gf100, gh100};
+    use crate::{Chip, Face};
 
     #[test]
     fn plain_kinds_are_their_own() {
-        for kinds in [&gf100::KINDS, &gh100::KINDS] {
+        for chip in Chip::ALL {
+            let kinds = chip.kinds;
             for plain in (0..=u8::MAX).filter_map(|kind| kinds.plain(kind)) {
-                assert_eq!(kinds.plain(plain), Some(plain), "{plain:#x}");
+                assert_eq!(kinds.plain(plain), Some(plain), "{chip} {plain:#x}");
             }
         }
     }
 
     #[test]
     fn kinds_that_drivers_use_and_what_they_become() {
-        let fermi = |kind| gf100::KINDS.plain(kind);
+        let fermi = |kind| Chip::GF100.kinds.plain(kind);
         // Pitch, the usual blocks and their compressed forms, depth; what is no kind.
         assert_eq!([0x00, 0xfe, 0xdb, 0xf4].map(fermi), [0x00, 0xfe, 0xfe, 0xfe].map(Some));
         assert_eq!(
@@ -72,8 +73,18 @@ mod tests {
             [0x26, 0x27, 0x29, 0x8b, 0xa7, 0xaa].map(Some)
         );
         assert_eq!([0x06, 0x10, 0x8f, 0xfc, 0xff].map(fermi), [None; 5]);
-        let hopper = |kind| gh100::KINDS.plain(kind);
-        assert_eq!([0x00, 0x06, 0x08, 0x09, 0x0e].map(hopper), [0x00, 0x06, 0x06, 0x06, 0x05].map(Some));
-        assert_eq!([0x07, 0x0f, 0x10, 0xff].map(hopper), [None; 4]);
+    }
+
+    /// Of each number in NVIDIA's list, what the layout is called without compression.
+    #[test]
+    fn kinds_from_turing_on_are_those_of_the_list() {
+        const NONE: u8 = 7;
+        let list = [0, 1, 2, 3, 4, 5, 6, NONE, 6, 6, 2, 1, 3, 4, 5, NONE];
+        for chip in Chip::with_face(Face::Gsp) {
+            for kind in 0..=u8::MAX {
+                let plain = list.get(usize::from(kind)).copied().filter(|plain| *plain != NONE);
+                assert_eq!(chip.kinds.plain(kind), plain, "{chip} {kind:#x}");
+            }
+        }
     }
 }

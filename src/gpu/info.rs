@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::ScrubMode;
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::nv::classes::Class;
-use gpuvmk_chip::{Chip, EngineSet, StorageKinds};
+use gpuvmk_chip::{Chip, EngineSet};
 
 /// Properties and capacities of a physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInfo {
-    /// The chip.
+    /// The chip. Its storage kinds are those of pages.
     pub chip: Chip,
     /// The classes of which it makes channels and objects. They decide which chips its vGPUs can be.
     pub classes: Vec<Class>,
@@ -40,8 +40,6 @@ pub struct GpuInfo {
     pub spaces: u32,
     /// Host memory for the page tables of all address spaces together, in bytes.
     pub table_memory: u64,
-    /// Storage kinds of pages.
-    pub kinds: &'static StorageKinds,
     /// How VRAM is zeroed.
     pub scrub: ScrubMode,
     /// About what it costs an engine to go from one VM's channel to another's.

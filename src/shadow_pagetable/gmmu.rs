@@ -1,5 +1,5 @@
 //! The formats since Pascal ([`Gmmu`]) as [`MmuFormat`]s: directories down to one of 2 MiB entries, pages in
-//! the two lowest of them, tables of 64 KiB and of 4 KiB pages below.
+//! the lowest, and from Ampere on in the lowest two of them, tables of 64 KiB and of 4 KiB pages below.
 //!
 //! Where a directory entry names both tables, hardware looks at the big one first and at the small one where
 //! that has no valid page. Drivers never have both valid for an address; the shadow then keeps what changed
@@ -83,7 +83,7 @@ impl MmuFormat for Gmmu {
                 DualPde::Tables { big, small } => tables(table(Level::Small, small), table(Level::Big, big)),
             },
             Level::Pd1 | Level::Pd2 | Level::Pd3 | Level::Pd4 => match self.decode_directory(low) {
-                Directory::Page(pte) if level.has_pages() => page(level, pte),
+                Directory::Page(pte) if self.has_pages(level) => page(level, pte),
                 Directory::Page(_) => Entry::Empty,
                 Directory::Pde(pde) => tables(level.below().and_then(|below| table(below, pde)), None),
             },

@@ -129,7 +129,6 @@ impl JudgeGpu {
             first_iova: Iova(1 << 32),
             spaces: 128,
             table_memory: TABLE_MEMORY,
-            kinds: &gpuvmk::chip::gf100::KINDS,
             scrub: ScrubMode::Processor,
             switch_time: Duration::from_micros(150),
             shortest_turn: Duration::ZERO,

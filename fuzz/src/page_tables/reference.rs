@@ -16,8 +16,8 @@ pub struct Page {
 pub enum Format {
     /// One directory, tables of 4 KiB and of large pages.
     Fermi { large_shift: u8 },
-    /// Four levels of directories over 49 bits.
-    V2,
+    /// Four levels of directories over 49 bits, of which the lowest above the dual one may have pages.
+    V2 { pages_of_512_mib: bool },
     /// Five levels of directories over 57 bits.
     V3,
 }
@@ -30,8 +30,12 @@ impl Format {
     pub fn walk(self, root: u64, read: Read<'_>, found: Found<'_>) {
         match self {
             Self::Fermi { large_shift } => fermi(root, large_shift, read, found),
-            Self::V2 => Gmmu { upper: &V2_UPPER, bits: V2_BITS }.directory(root, 0, 0, read, found),
-            Self::V3 => Gmmu { upper: &V3_UPPER, bits: V3_BITS }.directory(root, 0, 0, read, found),
+            Self::V2 { pages_of_512_mib: huge } => {
+                Gmmu { upper: &V2_UPPER, huge, bits: V2_BITS }.directory(root, 0, 0, read, found)
+            }
+            Self::V3 => {
+                Gmmu { upper: &V3_UPPER, huge: true, bits: V3_BITS }.directory(root, 0, 0, read, found)
+            }
         }
     }
 
@@ -49,7 +53,7 @@ impl Format {
                 }
             }
             // What is below 4 KiB counts for tables of big pages.
-            Self::V2 => (u64::from(how % 8) | 1) << 1 & !1 | u64::from(how >> 4) << 4 | address >> 4,
+            Self::V2 { .. } => (u64::from(how % 8) | 1) << 1 & !1 | u64::from(how >> 4) << 4 | address >> 4,
             Self::V3 => (u64::from(how % 8) | 1) << 1 & !1 | address,
         }
     }
@@ -61,7 +65,7 @@ impl Format {
         match self {
             Self::Fermi { .. } => 1 | read_only << 2 | (address >> 8 & 0xffff_fff0) | aperture << 33,
             // Behind the address of VRAM: a peer's number and tags.
-            Self::V2 => {
+            Self::V2 { .. } => {
                 let (field, tags) = if aperture == 0 { (37, u64::from(how >> 3) << 33) } else { (58, 0) };
                 let address = address & ((1 << field) - 1);
                 1 | aperture << 1 | read_only << 6 | address >> 4 | tags | 6 << 56
@@ -147,6 +151,7 @@ const V3_BITS: Bits = Bits {
 
 struct Gmmu {
     upper: &'static [(u8, u64)],
+    huge: bool,
     bits: Bits,
 }
 
@@ -163,7 +168,7 @@ impl Gmmu {
                     let below = (raw & self.bits.table) << self.bits.shift;
                     self.directory(below, depth + 1, va, read, found);
                 }
-            } else if depth + 1 == self.upper.len() {
+            } else if self.huge && depth + 1 == self.upper.len() {
                 self.page(raw, shift, va, found);
             }
         }

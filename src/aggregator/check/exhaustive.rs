@@ -34,7 +34,6 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 16,
         table_memory: MIB,
-        kinds: &gpuvmk_chip::gf100::KINDS,
         scrub: ScrubMode::Processor,
         switch_time: Duration::from_micros(150),
         shortest_turn: Duration::ZERO,

@@ -28,7 +28,6 @@ fn info() -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 64,
         table_memory: 32 * MIB,
-        kinds: &gpuvmk_chip::gf100::KINDS,
         scrub: ScrubMode::Processor,
         switch_time: Duration::from_micros(150),
         shortest_turn: Duration::ZERO,

@@ -1,7 +1,7 @@
 //! What all chips have in common whose drivers ask GSP.
 
 use super::{ChipClasses, ChipRow, Face, Family, Subchannels};
-use crate::gsp::GspChip;
+use crate::gsp::{GspChip, KINDS};
 
 /// A row. GSP tells sizes in MiB, to far beyond the limits here. A stock driver needs about 30 MiB for its
 /// own tables and buffers.
@@ -14,6 +14,7 @@ pub(super) const fn row(chip: &GspChip, family: Family, classes: ChipClasses) ->
         face: Face::Gsp,
         subchannels: Subchannels::ByRunlist,
         classes,
+        kinds: &KINDS,
         vram: (64 << 20, 64 << 30),
         software_vram: (64 << 20, 128 << 30),
         channels: 512,

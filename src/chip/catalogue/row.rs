@@ -1,6 +1,7 @@
 //! A row of the catalogue.
 
 use super::ChipClasses;
+use crate::StorageKinds;
 
 /// What is known about a chip.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct ChipRow {
     pub subchannels: Subchannels,
     /// Numbers of its classes.
     pub classes: ChipClasses,
+    /// Storage kinds of pages.
+    pub kinds: &'static StorageKinds,
     /// VRAM of a vGPU in bytes: least and most.
     pub vram: (u64, u64),
     /// VRAM of a software GPU in bytes, the host's own share included: least and most.

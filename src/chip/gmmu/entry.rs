@@ -53,7 +53,8 @@ impl Pde {
 pub enum Directory {
     /// A table below, or none.
     Pde(Pde),
-    /// A page of what the entry covers. Only levels that have pages may have it.
+    /// A page of what the entry covers. It is none where [`Gmmu::has_pages`](super::Gmmu::has_pages) says
+    /// that the level has none.
     Page(Result<Pte, PteDefect>),
 }
 

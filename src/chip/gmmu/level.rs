@@ -9,7 +9,7 @@ pub enum Level {
     Big,
     /// Dual entries: pages of 2 MiB, or a big and a small table.
     Pd0,
-    /// Pages of 512 MiB, or [`Level::Pd0`].
+    /// Names [`Level::Pd0`], or, where the format has them, pages of 512 MiB.
     Pd1,
     /// Names [`Level::Pd1`].
     Pd2,
@@ -68,10 +68,5 @@ impl Level {
             Self::Pd1 => Some(Self::Pd0),
             Self::Pd0 | Self::Big | Self::Small => None,
         }
-    }
-
-    /// True when an entry of this kind of table can be a page.
-    pub const fn has_pages(self) -> bool {
-        matches!(self, Self::Small | Self::Big | Self::Pd0 | Self::Pd1)
     }
 }

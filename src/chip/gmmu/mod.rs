@@ -1,11 +1,11 @@
 //! Formats of page tables since Pascal, by NVIDIA's number: what a GPU's MMU (GMMU) walks.
 //!
 //! Both have directories over the same levels. The lowest directory has entries of 16 bytes that name two
-//! tables for the same 2 MiB, one of big (64 KiB) and one of small (4 KiB) pages; an entry of the two lowest
-//! directories may be a page itself (512 MiB, 2 MiB). One bit means "valid page" in tables and "this is a
-//! page" in directories; a directory entry is valid by its aperture. An entry that is not valid may say why:
-//! sparse (reads 0, drops writes), or, in a big table, "do not look for a small page". The big table is
-//! looked at first.
+//! tables for the same 2 MiB, one of big (64 KiB) and one of small (4 KiB) pages. Such an entry may be a page
+//! of 2 MiB itself, and, from Ampere on, an entry of the directory above one of 512 MiB. One bit
+//! means "valid page" in tables and "this is a page" in directories; a directory entry is valid by its
+//! aperture. An entry that is not valid may say why: sparse (reads 0, drops writes), or, in a big table, "do
+//! not look for a small page". The big table is looked at first.
 //!
 //! They differ in their root, and in where the fields of an entry stand: [`v2`] and [`v3`].
 //!
@@ -25,20 +25,22 @@ pub use level::Level;
 /// A format by NVIDIA's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gmmu {
-    /// Pascal to Ada: 49 bits of virtual address, addresses in entries shifted right by 4.
+    /// Pascal to Turing: 49 bits of virtual address, addresses in entries shifted right by 4.
     V2,
+    /// Ampere and Ada: version 2, with pages of 512 MiB.
+    V2Ampere,
     /// From Hopper on: 57 bits, addresses in entries as they are.
     V3,
 }
 
 impl Gmmu {
     /// All, oldest first.
-    pub const ALL: [Self; 2] = [Self::V2, Self::V3];
+    pub const ALL: [Self; 3] = [Self::V2, Self::V2Ampere, Self::V3];
 
     /// Bits of a virtual address.
     pub const fn va_bits(self) -> u32 {
         match self {
-            Self::V2 => v2::VA_BITS,
+            Self::V2 | Self::V2Ampere => v2::VA_BITS,
             Self::V3 => v3::VA_BITS,
         }
     }
@@ -51,7 +53,7 @@ impl Gmmu {
     /// The kind of table that a page-directory base names.
     pub const fn root(self) -> Level {
         match self {
-            Self::V2 => Level::Pd3,
+            Self::V2 | Self::V2Ampere => Level::Pd3,
             Self::V3 => Level::Pd4,
         }
     }
@@ -69,10 +71,22 @@ impl Gmmu {
         (va >> level.shift()) & (self.entries(level) - 1)
     }
 
+    /// True when an entry of this kind of table can be a page.
+    ///
+    /// Source: open-gpu-kernel-modules, the `kgmmuFmtInitLevels` that a chip has (`g_kern_gmmu_nvoc.c`):
+    /// Turing's is GP10X's, and `kern_gmmu_fmt_ga10x.c` makes PD1 a table of pages, for Ampere and Ada.
+    pub const fn has_pages(self, level: Level) -> bool {
+        match level {
+            Level::Small | Level::Big | Level::Pd0 => true,
+            Level::Pd1 => !matches!(self, Self::V2),
+            Level::Pd2 | Level::Pd3 | Level::Pd4 => false,
+        }
+    }
+
     /// The difference between a page's entry and that of the next page in memory, in tables of `level`.
     pub const fn page_step(self, level: Level) -> u64 {
         match self {
-            Self::V2 => v2::page_step(level),
+            Self::V2 | Self::V2Ampere => v2::page_step(level),
             Self::V3 => v3::page_step(level),
         }
     }
@@ -84,7 +98,7 @@ impl Gmmu {
             return Directory::Page(self.decode_page(raw));
         }
         Directory::Pde(match self {
-            Self::V2 => v2::pde(raw),
+            Self::V2 | Self::V2Ampere => v2::pde(raw),
             Self::V3 => v3::pde(raw),
         })
     }
@@ -98,7 +112,7 @@ impl Gmmu {
         }
         // Bit 0 of the upper half has no meaning.
         match self {
-            Self::V2 => DualPde::Tables { big: v2::big_pde(low), small: v2::pde(high) },
+            Self::V2 | Self::V2Ampere => DualPde::Tables { big: v2::big_pde(low), small: v2::pde(high) },
             Self::V3 => DualPde::Tables { big: v3::big_pde(low), small: v3::pde(high) },
         }
     }
@@ -110,7 +124,7 @@ impl Gmmu {
     #[inline]
     pub const fn decode_page(self, raw: u64) -> Result<Pte, PteDefect> {
         match self {
-            Self::V2 => v2::pte(raw),
+            Self::V2 | Self::V2Ampere => v2::pte(raw),
             Self::V3 => v3::pte(raw),
         }
     }
@@ -119,7 +133,7 @@ impl Gmmu {
     /// the format has room for.
     pub const fn encode_pde(self, pde: Pde) -> u64 {
         match self {
-            Self::V2 => v2::encode_pde(pde),
+            Self::V2 | Self::V2Ampere => v2::encode_pde(pde),
             Self::V3 => v3::encode_pde(pde),
         }
     }
@@ -128,7 +142,7 @@ impl Gmmu {
     /// (small) that the format has room for.
     pub const fn encode_tables(self, big: Pde, small: Pde) -> u128 {
         let low = match self {
-            Self::V2 => v2::encode_big_pde(big),
+            Self::V2 | Self::V2Ampere => v2::encode_big_pde(big),
             Self::V3 => v3::encode_big_pde(big),
         };
         // CAST: widening.
@@ -138,7 +152,7 @@ impl Gmmu {
     /// Encodes a page's entry as valid. The address is a multiple of 4 KiB that the format has room for.
     pub const fn encode_page(self, page: Pte) -> u64 {
         match self {
-            Self::V2 => v2::encode_pte(page),
+            Self::V2 | Self::V2Ampere => v2::encode_pte(page),
             Self::V3 => v3::encode_pte(page),
         }
     }
@@ -147,7 +161,7 @@ impl Gmmu {
     /// entry is not valid without one.
     pub const fn encode_defect(self, defect: PteDefect) -> u64 {
         match self {
-            Self::V2 => v2::encode_defect(defect),
+            Self::V2 | Self::V2Ampere => v2::encode_defect(defect),
             Self::V3 => v3::encode_defect(defect),
         }
     }

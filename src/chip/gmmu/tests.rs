@@ -6,14 +6,14 @@ use crate::{Aperture, PhysicalAddress};
 /// Bits of an address that an entry has room for.
 fn address_bits(format: Gmmu, aperture: Aperture) -> u32 {
     match (format, aperture) {
-        (Gmmu::V2, Aperture::Vram) => 37,
-        (Gmmu::V2, _) => 58,
+        (Gmmu::V2 | Gmmu::V2Ampere, Aperture::Vram) => 37,
+        (Gmmu::V2 | Gmmu::V2Ampere, _) => 58,
         (Gmmu::V3, _) => 52,
     }
 }
 
 fn formats() -> impl Strategy<Value = Gmmu> {
-    prop_oneof![Just(Gmmu::V2), Just(Gmmu::V3)]
+    prop::sample::select(&Gmmu::ALL[..])
 }
 
 fn apertures() -> impl Strategy<Value = Aperture> {
@@ -33,7 +33,7 @@ fn pdes(format: Gmmu, shift: u32) -> impl Strategy<Value = Pde> {
 
 fn ptes(format: Gmmu) -> impl Strategy<Value = Pte> {
     let kinds = match format {
-        Gmmu::V2 => 0..=u8::MAX,
+        Gmmu::V2 | Gmmu::V2Ampere => 0..=u8::MAX,
         Gmmu::V3 => 0..=15,
     };
     (addresses(format, 12), any::<bool>(), any::<bool>(), kinds)
@@ -83,7 +83,7 @@ proptest! {
         }
         if let Ok(pte) = format.decode_page(low) {
             prop_assert!(fits(format, pte.target, 4096));
-            prop_assert!(format == Gmmu::V2 || pte.kind < 16);
+            prop_assert!(format != Gmmu::V3 || pte.kind < 16);
         }
     }
 
@@ -125,7 +125,15 @@ fn tables_cover_what_an_entry_of_the_directory_above_covers() {
     }
     let entries = |format: Gmmu| Level::ALL.map(|level| format.entries(level));
     assert_eq!(entries(Gmmu::V3), [512, 32, 256, 512, 512, 512, 2]);
-    assert_eq!(entries(Gmmu::V2)[..6], [512, 32, 256, 512, 512, 4]);
+    for version_2 in [Gmmu::V2, Gmmu::V2Ampere] {
+        assert_eq!(entries(version_2)[..6], [512, 32, 256, 512, 512, 4]);
+    }
+}
+
+#[test]
+fn pages_of_512_mib_are_there_from_ampere_on() {
+    let largest = |format: Gmmu| Level::ALL.into_iter().rev().find(|level| format.has_pages(*level));
+    assert_eq!(Gmmu::ALL.map(largest), [Level::Pd0, Level::Pd1, Level::Pd1].map(Some));
 }
 
 #[test]

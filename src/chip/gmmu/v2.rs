@@ -2,12 +2,11 @@
 //!
 //! Addresses of VRAM and of system memory have fields of different widths that begin at the same bit. Behind
 //! VRAM's, a page has a peer's number and compression tags, which are the GPU's own affair and are passed
-//! over. An entry that is not valid is sparse with VOL, and "no small page" with PRIVILEGE. Pages of 512 MiB
-//! are Ampere's; nouveau makes none, and a Turing's driver may make none.
+//! over. An entry that is not valid is sparse with VOL, and "no small page" with PRIVILEGE. An entry of a
+//! page of 512 MiB, which Ampere and Ada have and nouveau does not make, has the same fields.
 //!
 //! Source: open-gpu-doc `manuals/turing/tu104/dev_mmu.ref.txt` and open-gpu-kernel-modules `dev_mmu.h` of
-//! tu102 (NV_MMU_VER2_*), there also `kern_gmmu_fmt_ga10x.c`; nouveau `nvkm/subdev/mmu/vmmgp100.c`, checked
-//! on running guests.
+//! tu102 (NV_MMU_VER2_*); nouveau `nvkm/subdev/mmu/vmmgp100.c`, checked on running guests.
 
 use super::entry::{self, Pde, Pte, PteDefect};
 use super::level::Level;

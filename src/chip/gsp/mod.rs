@@ -8,8 +8,10 @@ mod chips;
 pub mod falcon;
 pub mod fsp;
 pub mod fwsec;
+mod kinds;
 pub mod regs;
 pub mod userd;
 pub mod wpr;
 
 pub use chips::*;
+pub use kinds::KINDS;

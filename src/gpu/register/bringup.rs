@@ -154,7 +154,6 @@ fn bring_up(
             first_iova: host_backed.as_ref().map_or(FIRST_IOVA, HostBackedVram::first_iova_behind),
             spaces: u32::try_from(super::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: memory.free_bytes() / 4 * 3,
-            kinds: &gf100::KINDS,
             // Tenants' VRAM is the host's memory on a card.
             scrub: if host_backed.is_some() { ScrubMode::HostMemory } else { ScrubMode::Files },
             // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one

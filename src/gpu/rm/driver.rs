@@ -147,7 +147,6 @@ impl RmDriver {
             first_iova: Iova(FIRST_IOVA),
             spaces: u32::try_from(MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
-            kinds: &gpuvmk_chip::gh100::KINDS,
             scrub: ScrubMode::Engine,
             // A disable and an enable, of 0.2 ms each.
             switch_time: Duration::from_micros(400),

@@ -1,6 +1,6 @@
 //! Ada.
 
-use super::turing::TURING;
+use super::ampere::AMPERE;
 use super::{GspHal, chips};
 
-chips!(TURING: AD102 AD103 AD104 AD106 AD107);
+chips!(AMPERE: AD102 AD103 AD104 AD106 AD107);

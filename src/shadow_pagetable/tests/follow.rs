@@ -119,7 +119,7 @@ impl Written for Gmmu {
     /// No atomics; a bit above the address.
     fn ignored(&self) -> u64 {
         match self {
-            Self::V2 => 1 << 7,
+            Self::V2 | Self::V2Ampere => 1 << 7,
             Self::V3 => 1 << 53,
         }
     }

@@ -117,6 +117,8 @@ fn pages_of_every_size_are_found_at_their_addresses() {
             (0x80_0020_0000, Level::Pd0, 0x40_0000),
             (top - 0x4000_0000, Level::Pd1, 0x20_0000_0000),
         ];
+        // Up to Turing there are none of 512 MiB: such an entry is nothing.
+        let count = if format == Gmmu::V2 { 5 } else { 6 };
         for (va, level, target) in pages {
             tree.map(va, level, bits::page(format, system(target), true, 6));
         }
@@ -125,10 +127,10 @@ fn pages_of_every_size_are_found_at_their_addresses() {
 
         let leaf = |target| Leaf { target: system(target), read_only: true, kind: 6 };
         let expected: Pages =
-            pages.into_iter().map(|(va, level, target)| ((level.shift(), va), leaf(target))).collect();
+            pages[..count].iter().map(|(va, level, target)| ((level.shift(), *va), leaf(*target))).collect();
         assert_eq!(found, expected, "{format:?}");
-        assert_eq!((report.mapped.runs, report.withheld), (6, 0));
-        for (va, level, target) in pages {
+        assert_eq!((report.mapped.runs, report.withheld), (count as u64, 0));
+        for &(va, level, target) in &pages[..count] {
             let size = 1 << level.shift();
             let inside = |at| translate(&format, vram(0), GpuVa(va + at), &tree.memory);
             assert_eq!(inside(0x123), Some((system(target + 0x123), size - 0x123)));
@@ -311,7 +313,7 @@ proptest! {
 
     #[test]
     fn shadow_follows_whatever_the_driver_writes(
-        (format, rounds) in prop_oneof![Just(Gmmu::V2), Just(Gmmu::V3)].prop_flat_map(|format| {
+        (format, rounds) in proptest::sample::select(&Gmmu::ALL[..]).prop_flat_map(|format| {
             let round = proptest::collection::vec(edit(format), 1..24);
             (Just(format), proptest::collection::vec(round, 1..6))
         }),

@@ -143,7 +143,6 @@ impl Executor {
             first_iova: FIRST_IOVA,
             spaces: u32::try_from(spaces::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
-            kinds: &gh100::KINDS,
             scrub: ScrubMode::Files,
             // This time was not measured. An engine's thread saves one channel's state and loads another's.
             switch_time: Duration::from_micros(10),

@@ -7,7 +7,7 @@ use gpuvmk_chip::gmmu::Gmmu;
 /// Bits that an entry covers and entries of a table, from the root to the directory above the dual one.
 const fn directories(format: Gmmu) -> &'static [(u8, u64)] {
     match format {
-        Gmmu::V2 => &[(47, 4), (38, 512), (29, 512)],
+        Gmmu::V2 | Gmmu::V2Ampere => &[(47, 4), (38, 512), (29, 512)],
         Gmmu::V3 => &[(56, 2), (47, 512), (38, 512), (29, 512)],
     }
 }
@@ -20,7 +20,7 @@ pub fn table(format: Gmmu, target: PhysicalAddress) -> u64 {
         Aperture::SystemNonCoherent => (3, 0),
     };
     match format {
-        Gmmu::V2 => target.address >> 4 | aperture << 1 | vol,
+        Gmmu::V2 | Gmmu::V2Ampere => target.address >> 4 | aperture << 1 | vol,
         Gmmu::V3 => target.address | aperture << 1 | vol | 1 << 4,
     }
 }
@@ -34,7 +34,7 @@ pub fn page(format: Gmmu, target: PhysicalAddress, read_only: bool, kind: u8) ->
     };
     let (kind, read_only) = (u64::from(kind), u64::from(read_only));
     match format {
-        Gmmu::V2 => target.address >> 4 | kind << 56 | read_only << 6 | aperture << 1 | 1,
+        Gmmu::V2 | Gmmu::V2Ampere => target.address >> 4 | kind << 56 | read_only << 6 | aperture << 1 | 1,
         Gmmu::V3 => target.address | kind << 8 | read_only << 5 | 1 << 7 | aperture << 1 | 1,
     }
 }
@@ -42,7 +42,7 @@ pub fn page(format: Gmmu, target: PhysicalAddress, read_only: bool, kind: u8) ->
 /// A page's entry of another GPU, of that number.
 pub fn peer(format: Gmmu, number: u64) -> u64 {
     match format {
-        Gmmu::V2 => 3 | number << 33,
+        Gmmu::V2 | Gmmu::V2Ampere => 3 | number << 33,
         Gmmu::V3 => 3 | number << 61,
     }
 }
@@ -53,8 +53,8 @@ pub const SPARSE: u64 = 1 << 3;
 /// A table in VRAM that an entry names; `big`: by the lower half of a dual one.
 pub fn table_in_vram(format: Gmmu, raw: u64, big: bool) -> Option<u64> {
     let (shift, mask) = match (format, big) {
-        (Gmmu::V2, false) => (4, 0x1_ffff_ff00),
-        (Gmmu::V2, true) => (4, 0x1_ffff_fff0),
+        (Gmmu::V2 | Gmmu::V2Ampere, false) => (4, 0x1_ffff_ff00),
+        (Gmmu::V2 | Gmmu::V2Ampere, true) => (4, 0x1_ffff_fff0),
         (Gmmu::V3, false) => (0, 0x000f_ffff_ffff_f000),
         (Gmmu::V3, true) => (0, 0x000f_ffff_ffff_ff00),
     };
@@ -70,8 +70,8 @@ fn leaf(format: Gmmu, raw: u64, shift: u8) -> Option<Leaf> {
         _ => return None,
     };
     let (address, read_only, kind) = match (format, aperture) {
-        (Gmmu::V2, Aperture::Vram) => ((raw & 0x1_ffff_ff00) << 4, raw >> 6 & 1, raw >> 56),
-        (Gmmu::V2, _) => ((raw & 0x003f_ffff_ffff_ff00) << 4, raw >> 6 & 1, raw >> 56),
+        (Gmmu::V2 | Gmmu::V2Ampere, Aperture::Vram) => ((raw & 0x1_ffff_ff00) << 4, raw >> 6 & 1, raw >> 56),
+        (Gmmu::V2 | Gmmu::V2Ampere, _) => ((raw & 0x003f_ffff_ffff_ff00) << 4, raw >> 6 & 1, raw >> 56),
         (Gmmu::V3, _) => (raw & 0x000f_ffff_ffff_f000, raw >> 5 & 1, raw >> 8 & 0xf),
     };
     let target = PhysicalAddress { aperture, address: address >> shift << shift };
@@ -105,7 +105,7 @@ impl Walk<'_> {
             let (raw, va) = (self.word(table, index), va + (index << shift));
             if let Some(below) = table_in_vram(self.format, raw, false) {
                 self.directory(below, depth + 1, va);
-            } else if depth + 1 == levels.len() {
+            } else if depth + 1 == levels.len() && self.format != Gmmu::V2 {
                 self.page(raw, shift, va);
             }
         }

@@ -41,7 +41,7 @@ pub(super) const fn row(chip: &GspChip, gsp: &'static GspHal, fwsec: Descriptor,
             shift: 16,
         },
         invalidation: common::INVALIDATION,
-        mmu: Gmmu::V2,
+        mmu: Gmmu::V2Ampere,
         timer: common::TIMER,
         vram: common::VRAM,
     }

@@ -1,4 +1,4 @@
-//! Turing: a bootloader loads FWSEC, and GSP has an older core.
+//! Turing: a bootloader loads FWSEC, GSP has an older core, and the MMU no pages of 512 MiB.
 
 use super::common::MIB_SHIFT;
 use super::falcon_chips::{self, PROCESSOR};
@@ -7,6 +7,7 @@ use gpuvmk_chip::gsp::regs::turing::gsp_core::NV_PGSP_RISCV_CORE_SWITCH_RISCV_ST
 use gpuvmk_chip::gsp::regs::turing::vram_size::NV_PFB_PRI_MMU_LOCAL_MEMORY_RANGE as RANGE;
 use gpuvmk_chip::gsp::{self as chip, GspChip};
 use gpuvmk_gsp::hal::GspHal;
+use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 /// A chip of the family.
 const fn row(chip: &GspChip, gsp: &'static GspHal) -> Hal {
@@ -18,6 +19,7 @@ const fn row(chip: &GspChip, gsp: &'static GspHal) -> Hal {
             halted: None,
             ..PROCESSOR
         },
+        mmu: Gmmu::V2,
         vram: VramSize { register: RANGE, value: number_and_scale },
         ..falcon_chips::row(chip, gsp, Descriptor::V2, 3)
     }

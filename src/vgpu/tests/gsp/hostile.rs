@@ -125,7 +125,7 @@ proptest! {
 
     #[test]
     fn random_driver_keeps_the_contract(
-        (format, steps) in prop_oneof![Just(Gmmu::V2), Just(Gmmu::V3)]
+        (format, steps) in proptest::sample::select(&Gmmu::ALL[..])
             .prop_flat_map(|format| (Just(format), proptest::collection::vec(step(format), 1..120))),
     ) {
         let limits = Limits { tables: 300, snapshot_bytes: 1 << 20 };
