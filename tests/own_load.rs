@@ -172,15 +172,12 @@ fn watch_a_busy_neighbour(chip: Chip, policy: PolicyKind) {
         watcher.write(Region::Bar(0), NV_PMC_ENABLE.0.into(), &u32::MAX.to_le_bytes()).unwrap();
     }
     let idle = registers(&watcher);
-    assert!(registers(&watcher) == idle, "registers stand still by themselves");
 
     host.beside_a_busy_neighbour(|| {
         let (began, ticks) = (Instant::now(), gpu_time(&watcher));
-        let mut different = Vec::new();
-        for _ in 0..2 {
-            let busy = registers(&watcher);
-            different.extend((0_u64..).step_by(4).zip(idle.iter().zip(busy)).filter(|(_, (a, b))| *a != b));
-        }
+        let busy = registers(&watcher);
+        let different: Vec<_> =
+            (0_u64..).step_by(4).zip(idle.iter().zip(busy)).filter(|(_, (a, b))| *a != b).collect();
         let (took, ticked) = (began.elapsed(), gpu_time(&watcher).saturating_sub(ticks));
         assert!(different.is_empty(), "the neighbour shows in {different:x?}");
         let off = took.abs_diff(ticked);

@@ -107,8 +107,8 @@ fn reservations_beyond_the_whole_are_refused_by_name() {
 
 #[test]
 fn a_thousand_vms_share_fairly() {
-    let vm = "[[vm]]\nname = \"many\"\ncount = 1000\n[[vm.load]]\nlength = 500\npiece = 100\n";
-    let text = format!("duration = 20000000\npolicy = \"best-effort\"\nswitch = 50\n{vm}");
+    let vm = "[[vm]]\nname = \"many\"\ncount = 1000\n[[vm.load]]\nlength = 2000\npiece = 100\n";
+    let text = format!("duration = 8000000\npolicy = \"best-effort\"\nswitch = 50\n{vm}");
 
     let report = run(&scenario(&text)).unwrap();
 

@@ -15,9 +15,10 @@ mod series;
 mod speed;
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
@@ -201,17 +202,31 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Makes the short run on both chips and at the sockets, and judges outcomes only: for `cargo xtask test`.
+/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs.
 pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
     let kinds = USUAL.map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())));
     let workshop = Workshop::open(&kinds.into_iter().collect(), logs, gpuvmk)?;
+    let (of_guests, of_processes) = thread::scope(|scope| {
+        let processes = scope.spawn(|| short_of_processes(&workshop, logs, gpuvmk));
+        (short_of_guests(&workshop), processes.join())
+    });
+    let of_processes = of_processes.map_err(|_| anyhow!("a thread that made attacks panicked"))?;
+    Ok(of_guests? & of_processes?)
+}
+
+fn short_of_guests(workshop: &Workshop) -> Result<bool> {
     let mut ok = true;
     for chip in USUAL {
         eprintln!("{chip}: attacks");
         let attacks: Vec<_> = attacks_on(chip).iter().filter(|attack| attack.short).collect();
-        ok &= told(&attack(&workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);
+        ok &= told(&attack(workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);
     }
+    Ok(ok)
+}
+
+fn short_of_processes(workshop: &Workshop, logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
     eprintln!("sockets: attacks");
-    ok &= told(&peers::attack(&workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
+    let ok = told(&peers::attack(workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
     eprintln!("beside a neighbour: attacks");
     let beside = neighbour::attack(logs, gpuvmk, &neighbour::named(&[], true), OUTCOME_TIME, false)?;
     beside.problems.iter().for_each(|problem| eprintln!("    {problem}"));

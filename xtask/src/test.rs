@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
 use serde_json::json;
@@ -63,8 +63,8 @@ pub struct Arguments {
     /// Also the guest cases that only `cargo xtask nightly` runs
     #[arg(long)]
     all: bool,
-    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if
-    /// not given
+    /// So many guests at a time, if their cases are of one guest each; half as many again as there are
+    /// processors, if not given
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// List the cases and do nothing
@@ -133,8 +133,13 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
-    let host = part(host_wanted, host_tests::run)?;
-    let packaging = part(packaging_wanted, packaging::check)?;
+    // What is in packaging/ is looked at by programs that use one processor.
+    let (host, packaging) = thread::scope(|scope| {
+        let packaging = scope.spawn(|| part(packaging_wanted, packaging::check));
+        (part(host_wanted, host_tests::run), packaging.join())
+    });
+    let (host, packaging) =
+        (host?, packaging.map_err(|_| anyhow!("a thread that looked at packaging/ panicked"))??);
     let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds))?;
     let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
     let soak = part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()))?;
@@ -220,7 +225,9 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     }
     let kinds: BTreeSet<_> = cases.iter().flat_map(Case::kinds).collect();
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
-    let jobs = arguments.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    // A guest waits for a third of its time: for its devices' processes, and for what it sleeps for.
+    let usual = || thread::available_parallelism().ok().map(|processors| processors.get() * 3 / 2);
+    let jobs = arguments.jobs.map(NonZero::get).or_else(usual).unwrap_or(1);
     for (series, release) in workshop.kernels() {
         eprintln!("guest kernel {series}: {release}");
     }

@@ -99,7 +99,7 @@ pub const ATTACKS: &[PeerAttack] = &[
     )
     .short(),
     client(35, "dma-truncated", V, "guest memory truncated while registers, BAR1 and BAR3 read it").short(),
-    client(35, "dma-many", L, "65 536 mappings of 4 KiB").short(),
+    client(35, "dma-many", L, "65 536 mappings of 4 KiB"),
     client(35, "dma-in-use", V, "unmapping memory that BAR1 shows, between two accesses to it"),
     client(36, "irq-descriptors", R, "pipes, files, sockets, epoll instances and closed ends as interrupts")
         .short(),
@@ -147,7 +147,7 @@ pub const ATTACKS: &[PeerAttack] = &[
     backend("backend-in-use", V, "memory unmapped while the GPU copies to it: nothing is written afterwards"),
     backend("backend-requests", L, "requests as fast as they are taken"),
     backend("backend-doorbells", L, "doorbells of all channels as fast as the board takes them").short(),
-    backend("backend-connections", L, "connections that say nothing, as many as are taken").short(),
+    backend("backend-connections", L, "connections that say nothing, as many as are taken"),
     backend("backend-deaf", R, "requests whose answers are never read, events that are never taken").short(),
     backend("backend-deaths", V, "a process killed in the middle of each kind of request"),
     machine(
