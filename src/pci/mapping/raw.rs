@@ -142,6 +142,10 @@ impl Mapping {
     pub fn populate(&self, offset: u64, size: u64) -> io::Result<()> {
         let bytes = usize::try_from(size).map_err(io::Error::other)?;
         let place = self.place(offset, bytes).map_err(io::Error::other)?;
+        let bytes = self.present(place, bytes);
+        if bytes == 0 {
+            return Ok(());
+        }
         let advice = match self.access {
             Access::ReadOnly => libc::MADV_POPULATE_READ,
             Access::ReadWrite => libc::MADV_POPULATE_WRITE,
@@ -233,14 +237,28 @@ impl Mapping {
         }
     }
 
+    /// How many of `size` bytes at a place lie before what its file has lost. What lies behind is neither
+    /// read (it is zero) nor written.
+    fn present(&self, place: NonNull<u8>, size: usize) -> usize {
+        self.guard.as_ref().map_or(size, |guard| guard.present(place.as_ptr().addr(), size))
+    }
+
     /// Copies out of the memory.
     ///
     /// # Errors
     /// The range leaves the mapping.
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), MemoryError> {
         let place = self.place(offset, data.len())?;
-        // SAFETY: `place` is valid for `data.len()` bytes.
-        unsafe { load(place.as_ptr(), data) };
+        let there = self.present(place, data.len());
+        if there == data.len() {
+            // SAFETY: `place` is valid for `data.len()` bytes.
+            unsafe { load(place.as_ptr(), data) };
+        } else {
+            let (data, gone) = data.split_at_mut(there);
+            // SAFETY: the same.
+            unsafe { load(place.as_ptr(), data) };
+            gone.fill(0);
+        }
         Ok(())
     }
 
@@ -250,8 +268,14 @@ impl Mapping {
     /// The range leaves the mapping, or the mapping is read-only.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         let place = self.writable_place(offset, data.len())?;
-        // SAFETY: `place` is valid for writes of `data.len()` bytes.
-        unsafe { store(place.as_ptr(), data) };
+        let there = self.present(place, data.len());
+        if there == data.len() {
+            // SAFETY: `place` is valid for writes of `data.len()` bytes.
+            unsafe { store(place.as_ptr(), data) };
+        } else {
+            // SAFETY: the same.
+            unsafe { store(place.as_ptr(), data.split_at(there).0) };
+        }
         Ok(())
     }
 
@@ -299,6 +323,7 @@ impl Mapping {
         let out_of_range = MemoryError::OutOfRange { offset, size, limit: self.size as u64 };
         let bytes = usize::try_from(size).map_err(|_| out_of_range)?;
         let place = self.writable_place(offset, bytes)?;
+        let bytes = self.present(place, bytes);
         // SAFETY: `place` is valid for writes of `bytes` bytes.
         unsafe { std::ptr::write_bytes(place.as_ptr(), byte, bytes) };
         Ok(())
@@ -309,6 +334,7 @@ impl Mapping {
     pub fn prepare_to_fill(&self, offset: u64, size: u64) {
         let Ok(bytes) = usize::try_from(size) else { return };
         let Ok(place) = self.writable_place(offset, bytes) else { return };
+        let bytes = self.present(place, bytes);
         // Pages that lie in the range as a whole.
         let start = place.as_ptr().addr().next_multiple_of(PAGE);
         let end = place.as_ptr().addr().saturating_add(bytes) / PAGE * PAGE;
@@ -334,8 +360,16 @@ impl Mapping {
         let bytes = usize::try_from(size).map_err(|_| out_of_range)?;
         let from = self.place(offset, bytes)?;
         let to = target.writable_place(target_offset, bytes)?;
-        // SAFETY: both are valid for `bytes` bytes; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), bytes) };
+        let bytes = target.present(to, bytes);
+        let there = self.present(from, bytes);
+        // SAFETY: both are valid for `there` bytes, no more than were checked; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), there) };
+        if there < bytes {
+            // SAFETY: `there` is less than `bytes`, for which `to` is valid.
+            let rest = unsafe { to.add(there) };
+            // SAFETY: the same.
+            unsafe { std::ptr::write_bytes(rest.as_ptr(), 0, bytes - there) };
+        }
         Ok(())
     }
 }

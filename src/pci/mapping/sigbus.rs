@@ -3,8 +3,11 @@
 //! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the
 //! address up among the guarded mappings, and the access continues, on zeros. Where depends on why:
 //!
-//! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on,
-//!   since the pages behind it are gone too. The owner loses its own data and nothing else.
+//! * The file ends before the page (its owner has shrunk it): the mapping is *cut* there, since the pages
+//!   behind it are gone too. Accesses that begin later do not reach memory from the cut on: they read zeros
+//!   and write nothing ([`Guard::present`]), so that who shrinks a file cannot have this process get memory
+//!   in its place. For accesses under way, zeros replace the next pages. The owner loses its own data and
+//!   nothing else.
 //! * The page lies inside the file but is missing: the file system is full, no huge page is left, or the
 //!   memory hardware lost it. The owner did not cause that, so that page alone is replaced, and the mapping
 //!   is *marked*: its owner must not go on computing on zeros (see
@@ -29,6 +32,14 @@ pub const MAX_GUARDED: usize = 40960;
 /// Pages of a mapping that are replaced one by one; with the next one, all from there on.
 const SINGLE_PAGES: usize = 8;
 
+/// Bytes behind a cut that zeros replace, for accesses that are under way: the kernel takes what it replaces
+/// out of its tables, with a lock that holds up all threads that map something.
+const SPAN: usize = 1 << 20;
+
+/// Cuts of a mapping that replace no more than that; the next one replaces all from there on, so that many
+/// cuts leave few mappings behind.
+const SPANS: u32 = 8;
+
 /// Pages that are replaced one by one in all mappings together: each costs the kernel two more mappings of
 /// the 65530 that a process may have.
 const ALL_SINGLE_PAGES: usize = 4096;
@@ -51,6 +62,8 @@ struct Slot {
     single: [AtomicUsize; SINGLE_PAGES],
     /// From here on there are zeros; 0 is nowhere.
     cut: AtomicUsize,
+    /// Cuts so far.
+    cuts: AtomicU32,
 }
 
 impl Slot {
@@ -64,6 +77,7 @@ impl Slot {
             lost: AtomicU32::new(0),
             single: [const { AtomicUsize::new(0) }; SINGLE_PAGES],
             cut: AtomicUsize::new(0),
+            cuts: AtomicU32::new(0),
         }
     }
 }
@@ -139,6 +153,14 @@ impl Guard {
         SLOTS.get(self.slot).map_or(0, |slot| slot.lost.load(Ordering::Acquire))
     }
 
+    /// How many of the `size` bytes at an address of the mapping lie before its cut, and may be accessed.
+    pub(super) fn present(&self, address: usize, size: usize) -> usize {
+        match SLOTS.get(self.slot).map_or(0, |slot| slot.cut.load(Ordering::Relaxed)) {
+            0 => size,
+            cut => cut.saturating_sub(address).min(size),
+        }
+    }
+
     /// Takes what was replaced, as addresses: a range each.
     pub(super) fn take_replaced(&self) -> Vec<(usize, usize)> {
         let Some(slot) = SLOTS.get(self.slot) else { return Vec::new() };
@@ -152,6 +174,7 @@ impl Guard {
             .collect();
         SINGLES.fetch_sub(singles.len(), Ordering::Relaxed);
         slot.lost.store(0, Ordering::Release);
+        slot.cuts.store(0, Ordering::Relaxed);
         let single = |start: usize| (start, start.saturating_add(page).min(end));
         singles.into_iter().map(single).chain(cut.map(|start| (start, end))).collect()
     }
@@ -279,19 +302,26 @@ impl Range {
         let lower = |cut: usize| (cut == 0 || from < cut).then_some(from);
         let _ = self.slot.cut.fetch_update(Ordering::AcqRel, Ordering::Relaxed, lower);
     }
+
+    /// Cuts the mapping at a page; returns the end of what zeros have to replace.
+    fn cut(self, from: usize) -> usize {
+        self.note_cut(from);
+        if self.slot.cuts.fetch_add(1, Ordering::Relaxed) >= SPANS {
+            return self.end;
+        }
+        // SPAN and pages are powers of two.
+        from.saturating_add(SPAN.max(self.page)).min(self.end)
+    }
 }
 
-/// Puts zeros where the page of `address` was, and behind it where the file has ended or too many pages are
-/// missing.
+/// Puts zeros where the page of `address` was, and cuts the mapping there where the file has ended or too
+/// many pages are missing.
 fn replace(address: usize, range: Range, broken: bool) -> bool {
     CONTAINED.fetch_add(1, Ordering::Relaxed);
     let start = (address - address % range.page.max(1)).max(range.start);
     let inside = broken || range.is_in_file(start);
     let single = inside && range.note_single(start);
-    let end = if single { start.saturating_add(range.page).min(range.end) } else { range.end };
-    if !single {
-        range.note_cut(start);
-    }
+    let end = if single { start.saturating_add(range.page).min(range.end) } else { range.cut(start) };
     let mut replaced = map_zeros(start, end);
     if !replaced {
         // Where the kernel refuses another cut, none is needed: the whole mapping goes.

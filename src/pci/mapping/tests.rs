@@ -170,14 +170,78 @@ fn scattered_accesses_to_a_truncated_file_cut_its_mapping_once() {
         assert_eq!(memory.read_u32(page * PAGE), Ok(0));
     }
 
+    assert_eq!(pieces(&memory), 2);
+}
+
+/// How many mappings the kernel has of it.
+fn pieces(memory: &Mapping) -> usize {
     let start = memory.address();
-    let end = start + usize::try_from(pages * PAGE).unwrap();
+    let end = start + usize::try_from(memory.size()).unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let begins_inside = |line: &&str| {
         let first = line.split('-').next().and_then(|first| usize::from_str_radix(first, 16).ok());
         first.is_some_and(|first| (start..end).contains(&first))
     };
-    assert_eq!(maps.lines().filter(begins_inside).count(), 2);
+    maps.lines().filter(begins_inside).count()
+}
+
+#[test]
+fn cuts_far_apart_leave_few_mappings() {
+    let size = 64 << 20;
+    let file = memory_file(size);
+    let memory = mapping(&file, size);
+    file.set_len(PAGE).unwrap();
+
+    for at in (1..32).rev().map(|n| n << 21) {
+        assert_eq!(memory.read_u32(at), Ok(0));
+    }
+
+    // Eight with file on both sides, and the file at the front.
+    assert!(pieces(&memory) <= 18, "{}", pieces(&memory));
+    assert_eq!(memory.read_u32(PAGE), Ok(0));
+}
+
+#[test]
+fn no_memory_takes_the_place_of_what_a_file_has_lost() {
+    const SIZE: u64 = 256 << 20;
+    let (file, other) = (memory_file(SIZE), memory_file(SIZE));
+    let (memory, zeros) = (mapping(&file, SIZE), mapping(&other, SIZE));
+    file.set_len(PAGE).unwrap();
+
+    // One access meets the end. Those that come later, each at another page, get none.
+    memory.write_u32(PAGE, 1).unwrap();
+    memory.prepare_to_fill(0, SIZE);
+    memory.populate(2 * PAGE, SIZE - 2 * PAGE).unwrap();
+    memory.fill(2 * PAGE, SIZE - 2 * PAGE, 0xaa).unwrap();
+    memory.write(SIZE - PAGE, &[1; 4096]).unwrap();
+    zeros.copy_to(0, &memory, 0, SIZE).unwrap();
+    assert!(resident(&memory) <= 2 << 20, "{} bytes", resident(&memory));
+
+    // What crosses the cut is copied up to there.
+    memory.write(PAGE - 2, &[1, 2, 3, 4]).unwrap();
+    assert_eq!((memory.read_u32(PAGE - 4), memory.read_u32(PAGE - 2)), (Ok(0x0201_0000), Ok(0x0201)));
+    zeros.fill(0, 8, 0xff).unwrap();
+    memory.copy_to(PAGE - 2, &zeros, 0, 6).unwrap();
+    assert_eq!(zeros.read_u64(0), Ok(0xffff_0000_0000_0201));
+}
+
+/// Bytes of it that this process has pages for, as the kernel counts them.
+fn resident(memory: &Mapping) -> u64 {
+    let start = memory.address();
+    let end = start + usize::try_from(memory.size()).unwrap();
+    let mut inside = false;
+    let mut kib = 0;
+    for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        if let Some(first) = word.split('-').next().and_then(|first| usize::from_str_radix(first, 16).ok())
+            && word.contains('-')
+        {
+            inside = (start..end).contains(&first);
+        } else if inside && let Some(size) = line.strip_prefix("Rss:") {
+            kib += size.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+        }
+    }
+    kib << 10
 }
 
 #[test]
@@ -244,14 +308,7 @@ fn many_missing_pages_cut_a_mapping_a_bounded_number_of_times() {
         memory.write_u32(page * PAGE, 1).unwrap();
     }
 
-    let start = memory.address();
-    let end = start + usize::try_from(256 * PAGE).unwrap();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let begins_inside = |line: &&str| {
-        let first = line.split('-').next().and_then(|first| usize::from_str_radix(first, 16).ok());
-        first.is_some_and(|first| (start..end).contains(&first))
-    };
-    assert!(maps.lines().filter(begins_inside).count() < 24);
+    assert!(pieces(&memory) < 24);
     assert!(memory.lost_pages() >= 8 && sigbus::lost() > before);
     assert!(memory.populate(200 * PAGE, PAGE).is_ok(), "it is cut there");
     memory.restore_file().unwrap();
