@@ -31,7 +31,8 @@ impl Instruction {
         Some(word)
     }
 
-    /// The same with another operand in a role that it has; what does not fit is told by [`Instruction::encode`].
+    /// The same with another operand in a role that it has; what does not fit is told by
+    /// [`Instruction::encode`].
     #[must_use]
     pub fn with_operand(mut self, role: Role, operand: Operand) -> Self {
         let at = self.row.slots.iter().position(|slot| slot.role == role);

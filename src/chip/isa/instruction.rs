@@ -13,7 +13,8 @@ pub const MAX_OPERANDS: usize = 10;
 /// The predicate that an instruction is executed under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Guard {
-    /// Predicate of each lane; a uniform operation (bit 91 of its own) takes the uniform predicate of that number.
+    /// Predicate of each lane; a uniform operation (bit 91 of its own) takes the uniform predicate of that
+    /// number.
     pub pred: Pred,
     /// Lanes run where it is false.
     pub not: bool,

@@ -2,8 +2,8 @@
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $op:ident $name:literal,)*) => {
-        /// What an instruction does. Operations of one mnemonic that compute different things have variants of
-        /// their own (IMAD, IMAD.WIDE, IMAD.HI).
+        /// What an instruction does. Operations of one mnemonic that compute different things have
+        /// variants of their own (IMAD, IMAD.WIDE, IMAD.HI).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the name that is printed says which operation it is")]
         pub enum Opcode { $($(#[$doc])* $op,)* }

@@ -106,8 +106,8 @@ impl Word {
     }
 }
 
-/// What a compiler tells the scheduler (bits 125:105). It has no architectural meaning: a correct program computes
-/// the same whatever stands here.
+/// What a compiler tells the scheduler (bits 125:105). It has no architectural meaning: a correct program
+/// computes the same whatever stands here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Control(pub u32);
 
