@@ -184,7 +184,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(chips::cases());
     cases.extend(both());
     for case in &mut cases {
-        case.nightly = NIGHTLY.contains(&case.name.as_str());
+        case.nightly |= NIGHTLY.contains(&case.name.as_str());
     }
     cases
 }
@@ -359,8 +359,19 @@ mod tests {
 
     #[test]
     fn what_is_left_to_nightly_exists() {
-        let nightly = all().iter().filter(|case| case.nightly).count();
-        assert_eq!(nightly, NIGHTLY.len(), "a name in NIGHTLY is no case's");
+        let cases = all();
+        for name in NIGHTLY {
+            assert!(cases.iter().any(|case| case.name == *name), "{name} is no case's name");
+        }
+    }
+
+    #[test]
+    fn every_chip_has_a_case() {
+        let cases = all();
+        for &chip in Chip::ALL {
+            let of = cases.iter().filter(|case| case.guests.iter().any(|guest| guest.gpus == [chip]));
+            assert!(of.count() > 0, "{chip}");
+        }
     }
 
     #[test]

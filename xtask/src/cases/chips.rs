@@ -1,6 +1,7 @@
 //! Guests with chips whose GSP is that of a GH100 but for how it is booted, its firmware's version, page
 //! tables and classes: what differs, on each generation.
 
+use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
@@ -9,8 +10,25 @@ use gpuvmk_lab::rig::Topology;
 use super::programs::{CHIP, EVERYTHING_AND_VULKAN, SHORT, TOGETHER};
 use super::{Case, Guest, case};
 
-/// The cases.
+/// Cases of all chips, some of them nightly's.
 pub fn cases() -> Vec<Case> {
+    let mut cases = of_each_generation();
+    let further = further().into_iter().map(|chip| {
+        let guest = Guest { vulkan: true, ..Guest::new("vm1", chip, KernelSeries::Newest, CHIP) };
+        let name = format!("{}-{}", chip.firmware_folder(), KernelSeries::Newest);
+        Case { nightly: true, ..case(name, Topology::Mediated, vec![guest]) }
+    });
+    cases.extend(further);
+    cases
+}
+
+/// Chips that differ by numbers from one of their family that every change meets.
+fn further() -> Vec<Chip> {
+    let met = [Chip::TU106, Chip::TU116, Chip::GA106, Chip::AD104, Chip::GH100, Chip::GB203];
+    Chip::with_face(Face::Gsp).filter(|chip| !met.contains(chip)).collect()
+}
+
+fn of_each_generation() -> Vec<Case> {
     let (old, newest) = (KernelSeries::V6_12, KernelSeries::Newest);
     let single = |chip: Chip, kernel: KernelSeries, what: &str, guest: Guest| {
         case(format!("{}-{what}{kernel}", chip.firmware_folder()), Topology::Mediated, vec![guest])
