@@ -182,6 +182,12 @@ impl Channel {
             self.done_from = now;
             return std::mem::take(&mut self.blocked);
         }
+        // Nor does one wait whose ring was fetched further: its work may be too short to be seen at.
+        if self.moved && self.blocked {
+            self.looks = 0;
+            self.blocked = false;
+            return true;
+        }
         if let Some(until) = look.made_over {
             self.done_from = self.done_from.max(until);
             self.waits_from = self.waits_from.max(until);
@@ -319,6 +325,20 @@ mod tests {
         assert!(!look(500) && look(600));
 
         assert!(channel.blocked);
+    }
+
+    #[test]
+    fn channel_whose_ring_was_fetched_further_does_not_wait_any_more() {
+        let mut channel = at_work();
+        let mut look = |moved, now, engine_idle| {
+            channel.moved = moved;
+            let look = Look { running: false, fetched: false, engine_idle, made_over: None };
+            (channel.note(look, us(now), DEAR), channel.blocked)
+        };
+
+        assert_eq!((look(false, 600, true), look(false, 700, true)), ((false, false), (true, true)));
+        assert_eq!(look(false, 800, false), (false, true));
+        assert_eq!(look(true, 900, false), (true, false));
     }
 
     #[test]

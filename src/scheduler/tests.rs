@@ -292,6 +292,23 @@ fn nobody_waits_for_the_turn_of_a_channel_that_has_gone() {
 }
 
 #[test]
+fn work_too_short_to_be_seen_has_turns_again_once_it_goes_on() {
+    let mut scheduler = two_vms_on_a_fast_gpu();
+    scheduler.doorbell(host(2), 1, ms(0));
+    scheduler.decide(ms(0));
+    // Hardware is slow to begin, which looks like a wait.
+    run(&mut scheduler, ms(10), |_| vec![(GRAPHICS, None)], |_| 0);
+    scheduler.doorbell(host(1), 1, ms(10));
+    scheduler.decide(ms(10));
+    assert!(admits(&scheduler, A, GRAPHICS) && admits(&scheduler, B, GRAPHICS), "one waits");
+
+    // It was done between two looks.
+    run(&mut scheduler, ms(20), |_| vec![(GRAPHICS, Some(host(1)))], |_| 1);
+
+    assert!(!admits(&scheduler, A, GRAPHICS) || !admits(&scheduler, B, GRAPHICS), "turns are taken");
+}
+
+#[test]
 fn policy_changes_while_vms_work() {
     let mut scheduler = two_vms(PolicyKind::Fifo);
     for channel in [1, 2] {
