@@ -1,9 +1,13 @@
 //! What nouveau asks for, by chip (drivers/gpu/drm/nouveau/nvkm/subdev/gsp: tu102.c, tu116.c, ga102.c,
-//! ad102.c, gh100.c, gb202.c).
+//! ad102.c, gh100.c, gb202.c), and what nova-core does beyond that (drivers/gpu/nova-core/firmware:
+//! fwsec/bootloader.rs, and booter.rs while it had a scrubber).
 
 /// The firmware versions whose interfaces the virtual GSP speaks, the newest first. Nouveau tries them in
 /// this order.
 pub const VERSIONS: [&str; 2] = ["570.144", "535.113.01"];
+
+/// The only version that nova-core asks for.
+pub(super) const NOVA_CORE: &str = VERSIONS[0];
 
 /// A chip's files.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,8 @@ pub(super) enum Start {
     Booter {
         /// FWSEC is loaded by a bootloader.
         bootloader: bool,
+        /// Nova-core has the end of VRAM scrubbed first, by another firmware for SEC2.
+        scrubber: bool,
     },
     /// FSP.
     Fmc(FmcSizes),
@@ -53,11 +59,17 @@ impl Chip {
 }
 
 const fn turing(folder: &'static str, signature: &'static str) -> Chip {
-    Chip { folder, signature, start: Start::Booter { bootloader: true } }
+    Chip { folder, signature, start: Start::Booter { bootloader: true, scrubber: false } }
 }
 
-const fn booter(folder: &'static str, signature: &'static str) -> Chip {
-    Chip { folder, signature, start: Start::Booter { bootloader: false } }
+const fn ampere(folder: &'static str) -> Chip {
+    let start = Start::Booter { bootloader: false, scrubber: false };
+    Chip { folder, signature: ".fwsignature_ga10x", start }
+}
+
+const fn ada(folder: &'static str) -> Chip {
+    let start = Start::Booter { bootloader: false, scrubber: true };
+    Chip { folder, signature: ".fwsignature_ad10x", start }
 }
 
 const fn blackwell(folder: &'static str) -> Chip {
@@ -71,17 +83,17 @@ pub(super) static CHIPS: [Chip; 21] = [
     turing("tu106", ".fwsignature_tu10x"),
     turing("tu117", ".fwsignature_tu11x"),
     turing("tu116", ".fwsignature_tu11x"),
-    booter("ga102", ".fwsignature_ga10x"),
-    booter("ga103", ".fwsignature_ga10x"),
-    booter("ga104", ".fwsignature_ga10x"),
-    booter("ga106", ".fwsignature_ga10x"),
-    booter("ga107", ".fwsignature_ga10x"),
+    ampere("ga102"),
+    ampere("ga103"),
+    ampere("ga104"),
+    ampere("ga106"),
+    ampere("ga107"),
     Chip { folder: "gh100", signature: ".fwsignature_gh100", start: Start::Fmc(HOPPER) },
-    booter("ad102", ".fwsignature_ad10x"),
-    booter("ad103", ".fwsignature_ad10x"),
-    booter("ad104", ".fwsignature_ad10x"),
-    booter("ad106", ".fwsignature_ad10x"),
-    booter("ad107", ".fwsignature_ad10x"),
+    ada("ad102"),
+    ada("ad103"),
+    ada("ad104"),
+    ada("ad106"),
+    ada("ad107"),
     blackwell("gb202"),
     blackwell("gb203"),
     blackwell("gb205"),

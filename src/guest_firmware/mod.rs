@@ -1,4 +1,5 @@
-//! Firmware files for guests: what stock nouveau asks `/lib/firmware` for before it starts a GSP.
+//! Firmware files for guests: what stock drivers, nouveau and nova-core, ask `/lib/firmware` for before they
+//! start a GSP.
 //!
 //! On hardware these files hold NVIDIA's GSP firmware. The driver copies them into memory, describes them to
 //! the chip, and never looks inside; a virtual GPU plays the firmware itself and reads none of them. So small
@@ -9,7 +10,8 @@
 //! * `fmc`, from Hopper on: the image that FSP would verify and start; an ELF32 file whose header nouveau
 //!   compares byte for byte;
 //! * `booter_load` and `booter_unload`, up to Ada: firmware for SEC2, with headers and a signature;
-//! * `acr/bl`, on Turing: the bootloader of falcons.
+//! * `acr/bl`, on Turing: the bootloader of falcons; `gen_bootloader`, the same for nova-core;
+//! * `scrubber`, on Ada: firmware for SEC2 of the booter's form, which nova-core asks for.
 //!
 //! A guest with Debian's `firmware-nvidia-graphics` needs none of this. Of each chip those versions are made
 //! that kernels ask for.
@@ -51,12 +53,12 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// The files that nouveau requests for all chips.
+/// The files that drivers request for all chips.
 pub fn all() -> Vec<FirmwareFile> {
     CHIPS.iter().flat_map(files).collect()
 }
 
-/// The files that nouveau requests for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a
+/// The files that drivers request for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a
 /// chip that needs none.
 pub fn of(folder: &str) -> Vec<FirmwareFile> {
     CHIPS.iter().filter(|chip| chip.folder == folder).flat_map(files).collect()
@@ -73,16 +75,22 @@ fn files(chip: &Chip) -> Vec<FirmwareFile> {
         file("gsp", images::gsp(chip.signature));
         file("bootloader", images::bootloader());
         match chip.start {
-            Start::Booter { .. } => {
+            Start::Booter { scrubber, .. } => {
                 file("booter_load", images::booter());
                 file("booter_unload", images::booter());
+                if scrubber && version == &chips::NOVA_CORE {
+                    file("scrubber", images::booter());
+                }
             }
             Start::Fmc(sizes) => file("fmc", images::fmc(sizes)),
         }
     }
-    if let Start::Booter { bootloader: true } = chip.start {
-        let path = format!("nvidia/{folder}/acr/bl.bin");
-        files.push(FirmwareFile { path, contents: images::falcon_bootloader() });
+    if let Start::Booter { bootloader: true, .. } = chip.start {
+        // One image, where either driver looks for it.
+        for name in ["acr/bl.bin".to_owned(), format!("gsp/gen_bootloader-{}.bin", chips::NOVA_CORE)] {
+            let path = format!("nvidia/{folder}/{name}");
+            files.push(FirmwareFile { path, contents: images::falcon_bootloader() });
+        }
     }
     files
 }

@@ -154,7 +154,7 @@ fn every_chip_has_its_familys_signature_and_the_versions_that_kernels_ask_for() 
 
 #[test]
 fn booters_headers_lead_to_signature_code_and_data() {
-    for name in ["booter_load-570.144", "booter_unload-535.113.01"] {
+    for name in ["booter_load-570.144", "booter_unload-535.113.01", "scrubber-570.144"] {
         let file = named(&format!("nvidia/ad104/gsp/{name}.bin"));
         let (header, data, size) = (u32_at(&file, 12), u32_at(&file, 16), u32_at(&file, 20));
         assert_eq!((u32_at(&file, 0), u32_at(&file, 8), data + size), (0x10de, file.len(), file.len()));
@@ -179,10 +179,24 @@ fn booters_headers_lead_to_signature_code_and_data() {
 #[test]
 fn bootloader_of_falcons_is_a_block_of_code() {
     let file = named("nvidia/tu106/acr/bl.bin");
+    assert_eq!(file, named("nvidia/tu106/gsp/gen_bootloader-570.144.bin"));
     let (header, data, size) = (u32_at(&file, 12), u32_at(&file, 16), u32_at(&file, 20));
     let word = |index: usize| u32_at(&file, header + 4 * index);
     assert_eq!((word(0), word(3)), (0xfd, 256));
     assert_eq!((word(2) + word(3), data + size), (size, file.len()));
+}
+
+#[test]
+fn files_of_nova_core_are_of_its_version_and_of_chips_that_it_asks_them_for() {
+    let with = |part: &str| -> Vec<_> {
+        all().into_iter().map(|file| file.path).filter(|path| path.contains(part)).collect()
+    };
+    let paths = |family: &[&str], name: &str| -> Vec<_> {
+        family.iter().map(|chip| format!("nvidia/{chip}/gsp/{name}-570.144.bin")).collect()
+    };
+    let turing = ["tu102", "tu104", "tu106", "tu117", "tu116"];
+    assert_eq!(with("gen_bootloader"), paths(&turing, "gen_bootloader"));
+    assert_eq!(with("scrubber"), paths(&["ad102", "ad103", "ad104", "ad106", "ad107"], "scrubber"));
 }
 
 #[test]

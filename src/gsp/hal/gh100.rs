@@ -17,6 +17,7 @@ pub(super) const HOPPER: GspHal = GspHal {
     channels_per_runlist: CHANNELS_PER_RUNLIST,
     non_wpr_heap: 2 << 20,
     display: None,
+    cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x60, non_stall },
 };
 

@@ -35,6 +35,10 @@ pub struct GspHal {
     pub non_wpr_heap: u64,
     /// The display engine, where it cannot be fused off. It has no heads.
     pub display: Option<Display>,
+    /// Firmware has the driver run a sequence of register accesses before it is ready (RUN_CPU_SEQUENCER):
+    /// where falcons boot it, that is how its own helper on SEC2 gets to run. Nova-core waits for it on these
+    /// chips.
+    pub cpu_sequencer: bool,
     /// Vectors that the table of interrupts tells of.
     pub vectors: Vectors,
 }

@@ -1,7 +1,12 @@
 //! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
 
+use zerocopy::{FromZeros, IntoBytes};
+
 use crate::abi::Abi;
-use crate::abi::common::rpc::{NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED};
+use crate::abi::common::rpc::{
+    NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
+    rpc_run_cpu_sequencer_v17_00,
+};
 use crate::abi::values::RcTriggered;
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
@@ -15,6 +20,12 @@ pub(super) struct Event {
 /// GSP is ready.
 pub(super) const fn init_done() -> Event {
     Event { function: NV_VGPU_MSG_EVENT_GSP_INIT_DONE, body: Vec::new() }
+}
+
+/// The driver is to make register accesses: none, because there is no SEC2 that would need them.
+pub(super) fn run_cpu_sequencer() -> Event {
+    let body = rpc_run_cpu_sequencer_v17_00::new_zeroed().as_bytes().to_vec();
+    Event { function: NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, body }
 }
 
 /// A channel was stopped: nouveau kills it and releases who waits for it.

@@ -82,7 +82,7 @@ impl Gsp {
             self.assembly = Assembly::default();
             self.queues = Some(queues);
         }
-        Ok(self.run(back))
+        Ok(self.run(back, libos_arguments != 0))
     }
 
     /// Where a driver that lays out VRAM itself has put the heap outside of the protected region, from the
@@ -155,7 +155,7 @@ impl Gsp {
             self.rm.counters.restores_refused = self.rm.counters.restores_refused.saturating_add(1);
             return Err(error.into());
         }
-        Ok(self.run(back))
+        Ok(self.run(back, false))
     }
 
     /// Brings everything to where it was.
@@ -172,8 +172,8 @@ impl Gsp {
         if self.rm.abi.resume_runs_channels { Err(SavedError::Vram) } else { Ok(()) }
     }
 
-    /// Runs, from the first command in the queue.
-    fn run(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
+    /// Runs, from the first command in the queue; `anew`: after a boot, not after a suspension.
+    fn run(&mut self, back: &dyn GspBackend, anew: bool) -> Vec<Effect> {
         self.state = State::Running;
         self.kept = None;
         if self.rm.abi.resume_runs_channels && self.rm.channels.is_held() {
@@ -182,6 +182,10 @@ impl Gsp {
         }
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
+        if anew && self.rm.config.hal.cpu_sequencer {
+            // No interrupt: the driver takes it while it polls for the next one.
+            let _ = self.post(back, &events::run_cpu_sequencer());
+        }
         // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would
         // take the event out of the queue before the poll sees it.
         let _ = self.post(back, &events::init_done());

@@ -16,8 +16,22 @@ pub const NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL: u32 = 76;
 pub const NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC: u32 = 103;
 
 pub const NV_VGPU_MSG_EVENT_GSP_INIT_DONE: u32 = 0x1001;
+pub const NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER: u32 = 0x1002;
 pub const NV_VGPU_MSG_EVENT_POST_EVENT: u32 = 0x1003;
 pub const NV_VGPU_MSG_EVENT_RC_TRIGGERED: u32 = 0x1004;
+
+/// Register accesses that firmware has the driver make. The commands follow.
+///
+/// Source: nouveau `rm/r535/nvrm/gsp.h`, nova-core `gsp/fw/r570_144/bindings.rs`; the same in both versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_run_cpu_sequencer_v17_00 {
+    pub bufferSizeDWord: u32,
+    /// Commands.
+    pub cmdIndex: u32,
+    pub regSaveArea: [u32; 8],
+}
+layout!(rpc_run_cpu_sequencer_v17_00, 0x28, cmdIndex @ 4, regSaveArea @ 8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]

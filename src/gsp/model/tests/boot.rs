@@ -2,7 +2,8 @@
 
 use super::config;
 use super::driver::{Driver, LIBOS, RMARGS, UNLOADING, words};
-use crate::model::{BootError, Effect};
+use crate::hal::{AD104, GA106, GB203, GH100, TU106};
+use crate::model::{BootError, Effect, GspConfig};
 
 #[test]
 pub fn boot_drains_the_queue_and_tells_that_it_is_done() {
@@ -106,4 +107,34 @@ pub fn doorbells_before_the_boot_and_after_unloading_do_nothing() {
 
     assert_eq!((driver.commands_read(), driver.messages_written()), (read, written));
     assert!(driver.effects.is_empty());
+}
+
+#[test]
+pub fn chips_that_falcons_boot_have_the_driver_run_a_sequence_before_they_are_ready() {
+    for (hal, sequencer) in [(&TU106, true), (&GA106, true), (&AD104, true), (&GH100, false), (&GB203, false)]
+    {
+        let mut driver = Driver::new(GspConfig { hal, ..config() });
+
+        driver.boot(LIBOS).unwrap();
+        driver.poll();
+
+        let told: Vec<_> = driver.events.iter().map(|event| (event.function, event.body.clone())).collect();
+        let ready = (0x1001, Vec::new());
+        // No command, and the room in which a driver would keep registers.
+        let expected = if sequencer { vec![(0x1002, vec![0; 0x28]), ready] } else { vec![ready] };
+        assert_eq!(told, expected, "{}", hal.name);
+        assert_eq!(driver.effects, [Effect::Running], "the driver polls: no interrupt");
+    }
+}
+
+#[test]
+pub fn resumed_gsp_has_nothing_run() {
+    let mut driver = Driver::booted(GspConfig { hal: &TU106, ..config() });
+    assert_eq!(driver.call(UNLOADING, &words(&[1, 3])).result, 0);
+    driver.events.clear();
+
+    driver.boot(0).unwrap();
+    driver.poll();
+
+    assert_eq!(driver.events.iter().map(|event| event.function).collect::<Vec<_>>(), [0x1001]);
 }

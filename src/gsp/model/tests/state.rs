@@ -12,7 +12,7 @@ const CLIENT: u32 = 0xc1d0_0000;
 
 /// Tests in which a driver makes calls, but for those that look at notes, and at what was refused and not
 /// told yet, which are not in a state. These are so for drivers of all versions.
-pub const SAME: [fn(); 60] = [
+pub const SAME: [fn(); 62] = [
     channels::parameters_that_no_channel_can_have_are_refused,
     channels::channel_without_a_page_directory_is_refused,
     channels::channel_numbers_are_unique_on_a_runlist_and_free_for_another,
@@ -71,6 +71,8 @@ pub const SAME: [fn(); 60] = [
     boot::contradicting_arguments_are_refused_and_a_later_boot_works,
     boot::queue_headers_of_another_shape_are_refused,
     boot::resume_without_a_suspend_is_refused,
+    boot::chips_that_falcons_boot_have_the_driver_run_a_sequence_before_they_are_ready,
+    boot::resumed_gsp_has_nothing_run,
     boot::doorbells_before_the_boot_and_after_unloading_do_nothing,
     probe::buffer_for_methods_that_faulted_is_a_page,
 ];

@@ -15,6 +15,13 @@ fn gpu(hal: &'static Hal) -> Gpu {
     Gpu::of(hal, VRAM)
 }
 
+/// GSP's first messages after a boot: a sequence for the driver to run, then that it is ready.
+fn is_up(driver: &mut Driver) {
+    for function in [0x1002, 0x1001] {
+        assert_eq!(driver.receive().map(|message| message.function), Some(function));
+    }
+}
+
 /// Chips of both versions of the descriptor.
 const CHIPS: [&Hal; 3] = [&TU106, &GA106, &AD104];
 
@@ -58,7 +65,7 @@ fn gsp_boots_by_fwsec_and_booter() {
         assert!(!falcons.core_is_active());
         assert_eq!(falcons.booter(Meta::ADDRESS), 0, "{}", hal.name);
         assert!(falcons.core_is_active());
-        assert_eq!(driver.receive().map(|message| message.function), Some(0x1001));
+        is_up(&mut driver);
         driver.open();
         assert_eq!(gpu.function.counters().boot_errors, 0);
         assert_eq!(gpu.function.counters().unlisted_reads, 0, "{}", hal.name);
@@ -90,7 +97,7 @@ fn unloading_takes_the_region_away_and_another_driver_boots() {
         let mut driver = Driver::prepared(&gpu);
         let falcons = Falcons::new(&gpu);
         falcons.boot();
-        driver.receive().unwrap();
+        is_up(&mut driver);
         driver.open();
         driver.channel(3, 0x10_0000);
         gpu.back.calls();
@@ -106,7 +113,7 @@ fn unloading_takes_the_region_away_and_another_driver_boots() {
 
         let mut next = Driver::prepared(&gpu);
         falcons.boot();
-        assert_eq!(next.receive().map(|message| message.function), Some(0x1001));
+        is_up(&mut next);
         assert_eq!(gpu.function.counters().boot_errors, 0);
     }
 }
@@ -118,7 +125,7 @@ fn suspended_gsp_goes_on_without_fwsec_also_after_a_loss_of_power() {
         let mut driver = Driver::prepared(&gpu);
         let falcons = Falcons::new(&gpu);
         falcons.boot();
-        driver.receive().unwrap();
+        is_up(&mut driver);
         driver.open();
         driver.unload(true);
         let region = falcons.wpr2();
@@ -144,7 +151,7 @@ fn reset_of_gsp_ends_firmware_that_runs() {
     let mut driver = Driver::prepared(&gpu);
     let falcons = Falcons::new(&gpu);
     falcons.boot();
-    driver.receive().unwrap();
+    is_up(&mut driver);
     driver.open();
     driver.channel(3, 0x10_0000);
     gpu.back.calls();
@@ -204,7 +211,7 @@ fn restored_between_all_steps_of_a_boot() {
         let falcons = Falcons::new(&gpu);
         assert_eq!(falcons.start_booter(Meta::ADDRESS), 0, "{}", hal.name);
         let mut driver = driver.moved(&gpu);
-        assert_eq!(driver.receive().map(|message| message.function), Some(0x1001));
+        is_up(&mut driver);
         gpu.back.calls();
         let gpu = gpu.restored();
         let mut driver = driver.moved(&gpu);

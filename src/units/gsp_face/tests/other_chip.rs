@@ -151,6 +151,7 @@ static OTHER_GSP: GspHal = GspHal {
     channels_per_runlist: 512,
     non_wpr_heap: 2 << 20,
     display: None,
+    cpu_sequencer: false,
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
 };
 

@@ -119,7 +119,7 @@ fn second_start_of_the_booter_is_refused_while_gsp_runs() {
         }
         gpu.wr(GSP + 0x100, 2);
         assert_eq!(errors(&gpu), 3);
-        driver.receive().unwrap();
+        is_up(&mut driver);
         driver.open();
         driver.unload(false);
         // Unloading is not for what was never suspended.
