@@ -7,14 +7,14 @@
 //! and leaves the GPU alone, which is what a victim under attack is measured against, and `works` only has
 //! the GPU reset and used.
 //!
-//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`hopper`]), through
+//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`gsp`]), through
 //! mapped BARs ([`card`]), with everything that the GPU reads in memory of its own. Attacks through a stock
 //! driver's ioctls load nouveau first, and stay with it ([`driver`]).
 
 mod card;
 mod driver;
 mod fermi;
-mod hopper;
+mod gsp;
 mod machine;
 mod memory;
 mod random;
@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use serde_json::{Value, json};
 
@@ -44,7 +44,6 @@ pub use gpuvmk_attacks::Outcome;
 const HUGE_PAGES: usize = 24;
 /// What stands in bits 28:20 of a chip's identification.
 const FERMI: u32 = 0xc0;
-const HOPPER: u32 = 0x180;
 /// Orders that are no attacks.
 const BUSY: &str = "busy";
 const WORKS: &str = "works";
@@ -110,7 +109,8 @@ struct Arsenal {
 }
 
 const FERMI_ARSENAL: Arsenal = Arsenal { target: Target::Fermi, means: fermi::means, works: fermi::works };
-const HOPPER_ARSENAL: Arsenal = Arsenal { target: Target::Gsp, means: hopper::means, works: hopper::works };
+const FSP_ARSENAL: Arsenal = Arsenal { target: Target::Gsp, means: gsp::by_fsp, works: gsp::works };
+const FALCON_ARSENAL: Arsenal = Arsenal { target: Target::Gsp, means: gsp::by_falcons, works: gsp::works };
 
 /// The program.
 pub fn run(options: &Options) -> Result<Figures> {
@@ -183,8 +183,8 @@ fn result(name: &str, seen: Result<Seen>, works: Result<()>) -> Value {
 fn arsenal(identification: u32) -> Result<Arsenal> {
     match identification >> 20 & 0x1ff {
         FERMI => Ok(FERMI_ARSENAL),
-        HOPPER => Ok(HOPPER_ARSENAL),
-        chip => bail!("there are no attacks for chip {chip:#x}"),
+        _ if gsp::is_booted_by_falcons(identification)? => Ok(FALCON_ARSENAL),
+        _ => Ok(FSP_ARSENAL),
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn every_listed_attack_can_be_made() {
-        for arsenal in [FERMI_ARSENAL, HOPPER_ARSENAL] {
+        for arsenal in [FERMI_ARSENAL, FSP_ARSENAL, FALCON_ARSENAL] {
             for attack in gpuvmk_attacks::on(arsenal.target) {
                 let by_driver = driver::means(attack.name).is_some();
                 assert_eq!(by_driver, attack.by_driver, "{}", attack.name);

@@ -8,8 +8,10 @@ use super::{Means, Outcome, Seen, Stage, Time, machine, memory, registers, work}
 
 /// What these attacks need of a chip.
 pub trait Chip {
-    /// Bits of an address.
+    /// Bits of an address in memory.
     const BITS: u32;
+    /// Bits of an address in VRAM.
+    const VRAM_BITS: u32;
     /// Addresses that are not those of a register's first byte.
     const ODD: &'static [usize];
     /// Ranges of registers that do something.
@@ -55,7 +57,9 @@ pub fn means<C: Chip>(name: &str) -> Option<Means> {
             |stage| on_card::<C>(stage, |card, time| registers::watch(card, time, &C::counters()))
         }
         "residue-scan" => |stage| on_rig::<C>(stage, |rig, _| memory::residue(rig)),
-        "foreign-vram" => |stage| on_rig::<C>(stage, |rig, time| memory::foreign_vram(rig, time, C::BITS)),
+        "foreign-vram" => {
+            |stage| on_rig::<C>(stage, |rig, time| memory::foreign_vram(rig, time, C::VRAM_BITS))
+        }
         "foreign-memory" => {
             |stage| on_rig::<C>(stage, |rig, time| memory::foreign_memory(rig, time, C::BITS))
         }

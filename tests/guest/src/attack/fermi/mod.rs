@@ -60,6 +60,7 @@ struct Fermi;
 
 impl Chip for Fermi {
     const BITS: u32 = 40;
+    const VRAM_BITS: u32 = 40;
     const ODD: &'static [usize] = &registers::ODD;
     const HOT: &'static [(u32, u32)] = &registers::HOT;
     const PRIVILEGED: &'static [u32] = &registers::PRIVILEGED;

@@ -1,29 +1,19 @@
-//! The attacker's own way to the virtual GSP of a GH100: a message to FSP that boots it, two queues in guest
-//! memory, and RPCs in them, well-formed or not.
+//! The attacker's own way to the virtual GSP: what it is booted with, two queues in guest memory, and RPCs in
+//! them, well-formed or not.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::boots;
 use crate::attack::card::Card;
 use crate::attack::place;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::split;
 
-/// FSP: message memory's port, queue pointers, answer's pointers.
-const FSP_PORT: u32 = 0x8f_2ac0;
-const FSP_DATA: u32 = 0x8f_2ac4;
-const FSP_QUEUE_HEAD: u32 = 0x8f_2c00;
-const FSP_QUEUE_TAIL: u32 = 0x8f_2c04;
-const FSP_ANSWER_HEAD: u32 = 0x8f_2c80;
-const FSP_ANSWER_TAIL: u32 = 0x8f_2c84;
 /// The doorbell from the driver to GSP.
 const GSP_DOORBELL: u32 = 0x11_0c00;
-
-/// Bytes of the message that boots GSP, and where in it the parameters' address stands.
-const BOOT_MESSAGE: usize = 868;
-const BOOT_PARAMETERS: usize = 860;
 
 /// The memory that driver and GSP share: a page of page table, both queues.
 const SHARED: usize = 129 * PAGE;
@@ -46,8 +36,9 @@ pub const CONTINUATION: u32 = 71;
 pub const REGISTRY: u32 = 73;
 pub const CONTROL: u32 = 76;
 pub const ALLOC: u32 = 103;
-/// Events: GSP is up, a channel was stopped.
+/// Events: GSP is up, register accesses are to be made first, a channel was stopped.
 const INIT_DONE: u32 = 0x1001;
+const REGISTER_ACCESSES: u32 = 0x1002;
 pub const STOPPED: u32 = 0x1004;
 
 /// How long GSP may take for an answer.
@@ -104,11 +95,18 @@ impl Gsp {
         memory.store64(regions, 8, arguments.physical);
         memory.store64(regions, 16, PAGE as u64);
         memory.store32(regions, 24, 0x0101);
-        ensure!(ask_fsp(card, memory, regions.physical)? == 0, "FSP does not boot GSP");
+        let error = boots::ask(card, memory, regions.physical)?;
+        ensure!(error == 0, "GSP does not boot: {error:#x}");
         let mut gsp = Self { shared, write: 0, read: 0, number: 0, events: Vec::new() };
-        let up = gsp.next(memory).context("GSP says nothing")?;
-        ensure!(up.function == INIT_DONE, "GSP says {:#x} instead of being up", up.function);
-        Ok(gsp)
+        loop {
+            let up = gsp.next(memory).context("GSP says nothing")?;
+            match up.function {
+                INIT_DONE => return Ok(gsp),
+                // There are none to make.
+                REGISTER_ACCESSES if up.word(4) == 0 => {}
+                function => bail!("GSP says {function:#x} instead of being up"),
+            }
+        }
     }
 
     /// An element with an RPC of one record: header, checksum, body; whole pages.
@@ -214,35 +212,6 @@ impl Gsp {
             memory.store32(self.shared, COMMANDS + READ, written);
         }
     }
-}
-
-/// Asks FSP to boot GSP with arguments at a bus address: FSP's error code.
-pub fn ask_fsp(card: &Card, memory: &mut DmaMemory, arguments: u64) -> Result<u32> {
-    let parameters = memory.take(0x100, 0x100)?;
-    // Targets: coherent system memory for the image, system memory for the arguments.
-    memory.store32(parameters, 8, 1);
-    memory.store32(parameters, 0x24, 1);
-    memory.store32(parameters, 0x28, 2);
-    memory.store64(parameters, 0x30, arguments);
-    let [high, low] = split(parameters.physical);
-    let mut message = vec![0; BOOT_MESSAGE];
-    put(&mut message, 0, &[0xc000_0000, 0x1410_de7e, 1 | 0x35c << 16]);
-    put(&mut message, BOOT_PARAMETERS, &[low, high]);
-    send_fsp(card, &message);
-    card.set(FSP_PORT, 1 << 25);
-    let answer: Vec<u32> = (0..5).map(|_| card.reg(FSP_DATA)).collect();
-    card.set(FSP_ANSWER_TAIL, 0);
-    card.set(FSP_ANSWER_HEAD, 0);
-    answer.get(4).copied().context("FSP's answer")
-}
-
-/// Puts a message into FSP's memory and sends it.
-pub fn send_fsp(card: &Card, message: &[u8]) {
-    card.set(FSP_PORT, 1 << 24);
-    let (words, _) = message.as_chunks::<4>();
-    words.iter().for_each(|word| card.set(FSP_DATA, u32::from_le_bytes(*word)));
-    card.set(FSP_QUEUE_TAIL, u32::try_from(message.len().saturating_sub(4)).unwrap_or(0));
-    card.set(FSP_QUEUE_HEAD, 0);
 }
 
 /// Writes words into a body or an element, as far as it goes.

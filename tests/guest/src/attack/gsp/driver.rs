@@ -1,11 +1,12 @@
-//! A driver for a GH100 that lives in a program: boots the virtual GSP, makes objects and channels by RPCs,
+//! A driver for chips with a GSP that lives in a program: boots the virtual GSP, makes objects and channels by RPCs,
 //! and keeps all tables, rings and commands in guest memory; only USERD must lie in VRAM.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::gsp::{self, Gsp, put};
+use super::generation::Generation;
+use super::rpc::{self, Gsp, put};
 use super::space::Space;
 use crate::attack::card::Card;
 use crate::attack::tool::{End, Target};
@@ -14,8 +15,6 @@ use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::{Commands, Subchannel, split};
 
 pub const CHIP: u32 = 0x00_0000;
-const VRAM_MIB: u32 = 0x11_83a4;
-pub const WINDOW: u32 = 0x10_fd40;
 pub const WINDOW_VIEW: u32 = 0x70_0000;
 /// Drops translations: directory's address (lower, upper), command.
 const INVALIDATE_LOWER: u32 = 0xb8_30a0;
@@ -30,8 +29,6 @@ pub const DOORBELL: u32 = 0xbb_0090;
 const ROOT: u32 = 0x0000;
 const DEVICE_CLASS: u32 = 0x0080;
 const SPACE_CLASS: u32 = 0x90f1;
-pub const CHANNEL_CLASS: u32 = 0xc86f;
-pub const COPY_CLASS: u32 = 0xc8b5;
 /// Controls.
 const SET_PAGE_DIRECTORY: u32 = 0x0080_1813;
 pub const SCHEDULE: u32 = 0xa06f_0103;
@@ -68,6 +65,7 @@ pub struct Gpu<'a> {
     pub card: &'a Card,
     pub memory: &'a mut DmaMemory,
     pub gsp: Gsp,
+    pub generation: &'static Generation,
     /// Bytes of VRAM.
     pub vram: u64,
 }
@@ -80,6 +78,8 @@ pub struct Channel {
     pub memory: Piece,
     put: u32,
     fence: u32,
+    /// The class of its copies.
+    copy: u32,
 }
 
 impl<'a> Gpu<'a> {
@@ -87,15 +87,14 @@ impl<'a> Gpu<'a> {
     pub fn bring_up(card: &'a Card, memory: &'a mut DmaMemory) -> Result<Self> {
         card.reset()?;
         memory.start_again();
-        let chip = card.reg(CHIP) >> 20 & 0x1ff;
-        ensure!(chip == 0x180, "the GPU is {chip:#x} instead of a GH100");
-        let vram = u64::from(card.reg(VRAM_MIB)) << 20;
+        let generation = Generation::of(card)?;
+        let vram = generation.vram(card);
         let gsp = Gsp::boot(card, memory)?;
-        Ok(Self { card, memory, gsp, vram })
+        Ok(Self { card, memory, gsp, generation, vram })
     }
 
     /// An RPC and its answer.
-    pub fn call(&mut self, function: u32, body: &[u8]) -> Result<gsp::Message> {
+    pub fn call(&mut self, function: u32, body: &[u8]) -> Result<rpc::Message> {
         self.gsp.call(self.card, self.memory, function, body)
     }
 
@@ -103,7 +102,7 @@ impl<'a> Gpu<'a> {
     pub fn alloc(&mut self, parent: u32, object: u32, class: u32, parameters: &[u8]) -> Result<u32> {
         let size = u32::try_from(parameters.len())?;
         let body = [&words(&[CLIENT, parent, object, class, 0, size, 0, 0]), parameters].concat();
-        let answer = self.call(gsp::ALLOC, &body)?;
+        let answer = self.call(rpc::ALLOC, &body)?;
         Ok(if answer.result == 0 { answer.word(16) } else { answer.result })
     }
 
@@ -111,13 +110,13 @@ impl<'a> Gpu<'a> {
     pub fn control(&mut self, object: u32, command: u32, parameters: &[u8]) -> Result<u32> {
         let size = u32::try_from(parameters.len())?;
         let body = [&words(&[CLIENT, object, command, 0, size, 0]), parameters].concat();
-        let answer = self.call(gsp::CONTROL, &body)?;
+        let answer = self.call(rpc::CONTROL, &body)?;
         Ok(if answer.result == 0 { answer.word(12) } else { answer.result })
     }
 
     /// Frees an object: the status.
     pub fn free(&mut self, object: u32) -> Result<u32> {
-        Ok(self.call(gsp::FREE, &words(&[CLIENT, 0, object, 0]))?.result)
+        Ok(self.call(rpc::FREE, &words(&[CLIENT, 0, object, 0]))?.result)
     }
 
     /// A client with a device and the address space `space`.
@@ -162,7 +161,7 @@ impl<'a> Gpu<'a> {
         let va = 0x1000_0000 + u64::from(id) * 0x10_0000;
         let memory = self.memory.take(BYTES, 0x1000)?;
         space.map(self.memory, va, Target::Memory(memory.physical), BYTES as u64)?;
-        let mut channel = Channel { id, va, memory, put: 0, fence: 0 };
+        let mut channel = Channel { id, va, memory, put: 0, fence: 0, copy: self.generation.copy };
         self.install(&mut channel)?;
         Ok(channel)
     }
@@ -175,9 +174,9 @@ impl<'a> Gpu<'a> {
             self.write_vram(userd + offset, 0);
         }
         let parameters = Self::channel_parameters(channel.id, channel.va, userd);
-        ensure_ok(self.alloc(DEVICE, CHANNEL + id, CHANNEL_CLASS, &parameters)?, "no channel")?;
+        ensure_ok(self.alloc(DEVICE, CHANNEL + id, self.generation.channel, &parameters)?, "no channel")?;
         ensure_ok(
-            self.alloc(CHANNEL + id, OBJECT + id, COPY_CLASS, &words(&[1, ENGINE]))?,
+            self.alloc(CHANNEL + id, OBJECT + id, channel.copy, &words(&[1, ENGINE]))?,
             "no copy object",
         )?;
         ensure_ok(self.control(CHANNEL + id, BIND, &words(&[ENGINE]))?, "not bound")?;
@@ -194,7 +193,7 @@ impl<'a> Gpu<'a> {
 
     /// Writes a word of VRAM through the window.
     pub fn write_vram(&self, address: u64, word: u32) {
-        self.card.set(WINDOW, low(address >> 16));
+        self.card.set(self.generation.window, low(address >> 16));
         self.card.set(WINDOW_VIEW + low(address & 0xffff), word);
     }
 
@@ -211,7 +210,7 @@ impl<'a> Gpu<'a> {
         channel.fence += 1;
         let [high, low] = split(channel.va + FENCE);
         let mut commands = Commands::new();
-        commands.methods(COPY, 0, &[COPY_CLASS]);
+        commands.methods(COPY, 0, &[channel.copy]);
         commands.extend(work);
         // Once the engine is idle.
         commands.methods(HOST, 0x5c, &[low, high, channel.fence, 0, 1 | 1 << 20]);
@@ -262,7 +261,7 @@ impl<'a> Gpu<'a> {
                 .gsp
                 .events
                 .iter()
-                .find(|event| event.function == gsp::STOPPED && event.word(4) == u32::from(channel.id));
+                .find(|event| event.function == rpc::STOPPED && event.word(4) == u32::from(channel.id));
             if let Some(event) = stopped {
                 /// The kind of error that has an address.
                 const MMU_FAULT: u32 = 31;

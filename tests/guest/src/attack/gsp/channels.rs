@@ -6,10 +6,9 @@ use anyhow::{Result, bail, ensure};
 
 use super::Rig;
 use super::driver::{
-    BIND, CHANNEL, CHANNEL_CLASS, CLIENT, COPY, DEVICE, DOORBELL, ENGINE, Gpu, HOST, RUNLIST, SCHEDULE,
-    SPACE, userd, words,
+    BIND, CHANNEL, CLIENT, COPY, DEVICE, DOORBELL, ENGINE, Gpu, HOST, RUNLIST, SCHEDULE, SPACE, userd, words,
 };
-use super::gsp::put;
+use super::rpc::put;
 use crate::attack::tool::{End, FROM, TO, Target, Tool};
 use crate::attack::work::{by_two, limited};
 use crate::attack::{Outcome, Seen, Stage};
@@ -19,6 +18,7 @@ use crate::push::{Commands, Subchannel, split};
 pub fn foreign(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
+    let class = rig.gpu.generation.channel;
     let (vram, va) = (rig.gpu.vram, rig.channel.va);
     let good = Gpu::channel_parameters(9, va, userd(9));
     let changed = |at: usize, words: &[u32]| {
@@ -49,7 +49,7 @@ pub fn foreign(stage: &mut Stage) -> Result<Seen> {
     let mut refused = 0u64;
     while time.goes_on() {
         for (number, parameters) in wrong.iter().enumerate() {
-            let status = rig.gpu.alloc(DEVICE, CHANNEL + 9, CHANNEL_CLASS, parameters)?;
+            let status = rig.gpu.alloc(DEVICE, CHANNEL + 9, class, parameters)?;
             if status == 0 {
                 // A number is a wish: a channel that was made all the same must at least be the guest's own.
                 ensure!(number == 10, "a channel was made of wrong parameters ({number})");
@@ -94,14 +94,11 @@ pub fn schedules(stage: &mut Stage) -> Result<Seen> {
     const OTHER: u16 = 9;
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
-    let handle = CHANNEL + u32::from(OTHER);
+    let (handle, class) = (CHANNEL + u32::from(OTHER), rig.gpu.generation.channel);
     let parameters = Gpu::channel_parameters(OTHER, rig.channel.va, userd(OTHER));
     let mut refused = 0u64;
     while time.goes_on() {
-        ensure!(
-            rig.gpu.alloc(DEVICE, handle, CHANNEL_CLASS, &parameters)? == 0,
-            "no channel beside the first"
-        );
+        ensure!(rig.gpu.alloc(DEVICE, handle, class, &parameters)? == 0, "no channel beside the first");
         for engine in (0..96).chain([u32::MAX, 1 << 31]).filter(|engine| *engine != ENGINE) {
             let status = rig.gpu.control(handle, BIND, &words(&[engine]))?;
             ensure!(status != 0, "a channel of engine {ENGINE} was bound to {engine:#x}");
@@ -133,12 +130,13 @@ pub fn schedules(stage: &mut Stage) -> Result<Seen> {
 pub fn exhaustion(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
+    let class = rig.gpu.generation.channel;
     let (mut made, mut refused) = (0, 0u64);
     while time.goes_on() {
         made = 0;
         for id in 8..512u16 {
             let parameters = Gpu::channel_parameters(id, rig.channel.va, userd(id));
-            match rig.gpu.alloc(DEVICE, CHANNEL + u32::from(id), CHANNEL_CLASS, &parameters)? {
+            match rig.gpu.alloc(DEVICE, CHANNEL + u32::from(id), class, &parameters)? {
                 0 => made += 1,
                 _ => {
                     refused += 1;

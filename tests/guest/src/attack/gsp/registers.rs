@@ -1,20 +1,25 @@
-//! Rows 1 to 5, 7, 17, 23, 26 to 28 and 39: the few registers of a GH100 that mean something, and all others.
+//! Rows 1 to 5, 7, 17, 23, 26 to 28 and 39: the few registers that mean something, and all others.
 
 use anyhow::Result;
 
 use super::Rig;
-use super::driver::{DOORBELL, WINDOW, WINDOW_VIEW};
+use super::driver::{DOORBELL, WINDOW_VIEW};
 use crate::attack::work::{by_two, limited, notifications};
 use crate::attack::{Seen, Stage, low, registers, work};
 
 /// Places behind handlers that are no words.
-pub const ODD: [usize; 5] = [0x9401, 0x10_fd41, 0xb8_1002, 0xbb_0091, 0x7f_fffd];
-/// Where handlers are: timer, GSP, window, FSP, mirror, interrupts and invalidation, user mode.
-pub const HOT: [(u32, u32); 8] = [
+pub const ODD: [usize; 7] = [0x9401, 0x10_fd41, 0x1701, 0x84_0041, 0xb8_1002, 0xbb_0091, 0x7f_fffd];
+/// Where handlers are: bus unit, timer, GSP, window, VBIOS, FSP, SEC2, mirrors, interrupts and invalidation,
+/// user mode. Some of them are of some generations only.
+pub const HOT: [(u32, u32); 12] = [
+    (0x1000, 0x1000),
     (0x9000, 0x500),
     (0x11_0000, 0x2000),
     (0x10_f000, 0x1000),
+    (0x30_0000, 0x2000),
     (0x8f_2000, 0x1000),
+    (0x84_0000, 0x2000),
+    (0x8_8000, 0x1000),
     (0x9_2000, 0x1000),
     (0xb8_1000, 0x3000),
     (0xbb_0000, 0x1000),
@@ -47,8 +52,9 @@ pub fn constants() -> Vec<u32> {
     [0x2_00bc, 0x10_1000, 0x11_83a4].into_iter().chain(rom).chain(fuses).collect()
 }
 
-/// The mirror of configuration space.
+/// The mirror of configuration space, from Hopper on and up to Ada.
 pub const MIRROR: u32 = 0x9_2000;
+pub const OLD_MIRROR: u32 = 0x8_8000;
 /// What another VM's work would move, if it showed: interrupt leaves, queues, GSP's state.
 pub const COUNTERS: [u32; 16] = [
     0xb8_1000, 0xb8_1004, 0xb8_1008, 0xb8_100c, 0xb8_1600, 0x11_0040, 0x11_00f4, 0x11_1388, 0x8f_2c00,
@@ -60,7 +66,7 @@ pub fn window(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let rig = Rig::new(stage)?;
     let end = low(rig.gpu.vram >> 16);
-    registers::window(rig.gpu.card, time, (WINDOW, WINDOW_VIEW), |random| {
+    registers::window(rig.gpu.card, time, (rig.gpu.generation.window, WINDOW_VIEW), |random| {
         let beyond = end + random.below(0x00ff_ffff - end);
         vec![end, end + 0x10, beyond, 0x00ff_ffff, 0x0fff_ffff, u32::MAX, 1 << 24 | end]
     })
@@ -70,10 +76,10 @@ pub fn window(stage: &mut Stage) -> Result<Seen> {
 pub fn storm(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let rig = Rig::new(stage)?;
-    let card = rig.gpu.card;
+    let (card, window) = (rig.gpu.card, rig.gpu.generation.window);
     let accesses = by_two(time, 64, |count| match count % 4 {
         0 => drop(card.reg(0xb8_1600)),
-        1 => card.set(WINDOW, 0x20),
+        1 => card.set(window, 0x20),
         2 => drop(card.reg(0x9400)),
         _ => card.set(WINDOW_VIEW + 0xff00, 1),
     });

@@ -6,8 +6,8 @@ use gpuvmk_attacks::VICTIM_MARK;
 
 use super::Rig;
 use super::driver::words;
-use super::gsp;
-use super::space::{directory_entry, entry, slot};
+use super::rpc;
+use super::space::slot;
 use crate::attack::random::Random;
 use crate::attack::registers::OwnMemory;
 use crate::attack::tool::{End, HERE, Target, Tool};
@@ -15,16 +15,13 @@ use crate::attack::walks::{self, Walks};
 use crate::attack::{Outcome, Seen, Stage};
 use crate::push::split;
 
-/// Levels of directories.
-const LEVELS: usize = 5;
-
 /// Row 10: each level names the root, itself, VRAM beyond the partition, and the end of all addresses.
 pub fn loops(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
-    let mut walks = Walks::default();
+    let (mut walks, format) = (Walks::default(), rig.space.format);
     while time.goes_on() {
-        for level in 0..LEVELS {
+        for level in 0..format.directories().len() {
             rig.space.table(rig.gpu.memory, HERE)?;
             let itself = rig.space.table_of(level, HERE).unwrap_or(rig.space.root);
             for target in [
@@ -35,10 +32,10 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
                 Target::Vram((1 << 52) - 0x1000),
                 Target::Memory((1 << 52) - 0x1000),
             ] {
-                // The other half of the range is that of the channel's own ring: level 0 has but two entries.
-                let va = if level == 0 { 1 << 56 | HERE } else { HERE + (1 << 37) };
+                // Not in the channel's own part of the range: level 0 has but two or four entries.
+                let va = if level == 0 { 1 << format.root_shift() | HERE } else { HERE + (1 << 37) };
                 rig.space.table(rig.gpu.memory, va)?;
-                rig.space.set_directory(rig.gpu.memory, level, va, directory_entry(target));
+                rig.space.set_directory(rig.gpu.memory, level, va, format.directory_entry(target));
                 walks.flush(&rig)?;
                 let end = if level > 0 { walks.copy(&mut rig, va, target)? } else { End::Done };
                 if end == End::Lost {
@@ -60,21 +57,25 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
 pub fn flood(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
+    let format = rig.space.format;
     let page = rig.gpu.memory.take(0x1000, 0x1000)?;
     for at in (0..0x1000).step_by(8) {
-        rig.gpu.memory.store64(page, at, entry(Target::Memory(rig.from.physical)));
+        rig.gpu.memory.store64(page, at, format.entry(Target::Memory(rig.from.physical)));
     }
     let dual = rig.gpu.memory.take(0x1000, 0x1000)?;
     for at in (8..0x1000).step_by(16) {
-        rig.gpu.memory.store64(dual, at, directory_entry(Target::Memory(page.physical)));
+        rig.gpu.memory.store64(dual, at, format.directory_entry(Target::Memory(page.physical)));
     }
     let (mut walks, mut named) = (Walks::default(), 0u64);
+    // The level above dual entries.
+    let level = format.directories().len() - 2;
     // A gigabyte more at a time: two directories of 512 MiB, of 256 tables each.
     while time.goes_on() && named < 1 << 17 {
         let va = (1 << 40) + named * (2 << 20);
         for half in [va, va + (512 << 20)] {
             rig.space.table(rig.gpu.memory, half)?;
-            rig.space.set_directory(rig.gpu.memory, 3, half, directory_entry(Target::Memory(dual.physical)));
+            let named = format.directory_entry(Target::Memory(dual.physical));
+            rig.space.set_directory(rig.gpu.memory, level, half, named);
         }
         named += 512;
         walks.flush(&rig)?;
@@ -91,23 +92,25 @@ pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
     let mut rig = Rig::new(stage)?;
     let (mut random, mut looks) = (Random::new(78), 0u32);
     let mut own: [OwnMemory; 2] = Default::default();
-    let (vram, card) = (rig.gpu.vram, rig.gpu.card);
+    let (vram, card, format) = (rig.gpu.vram, rig.gpu.card, rig.space.format);
     // A whole path of tables for address 0, whose page the attack chooses.
     let table = rig.space.table(rig.gpu.memory, 0)?;
     let first = rig.space.table_of(1, 0).map_or(0, |table| table.physical);
     let mark = u64::from(VICTIM_MARK[0]) | u64::from(VICTIM_MARK[1]) << 32;
     while time.goes_on() {
-        let beyond = vram + u64::from(random.word()) * 4096;
+        // An entry has no room for more.
+        let beyond = vram + u64::from(random.word()) * 4096 % ((1 << format.vram_bits()) - vram);
         for target in
             [Target::Vram(vram), Target::Vram(beyond), Target::Peer(0), Target::Memory(beyond | 1 << 40)]
         {
-            rig.gpu.memory.store64(table, slot(0), entry(target));
+            rig.gpu.memory.store64(table, slot(0), format.entry(target));
             for bar in [0, 1] {
                 // The tables; then a directory that is itself beyond the partition. One that names no table
                 // turns translation off: then the window shows the partition, as after a reset.
-                for root in [directory_entry(Target::Memory(first)), directory_entry(target)] {
+                for root in [Target::Memory(first), target].map(|target| format.directory_entry(target)) {
                     let [high, low] = split(root);
-                    rig.gpu.call(gsp::UPDATE_BAR_PDE, &words(&[bar, 0, low, high, 56, 0]))?;
+                    rig.gpu
+                        .call(rpc::UPDATE_BAR_PDE, &words(&[bar, 0, low, high, format.root_shift(), 0]))?;
                     rig.flush();
                     let memory = if bar == 0 { &card.bar1 } else { &card.bar3 };
                     let found = memory.load64(0)?;

@@ -1,5 +1,5 @@
-//! The shared queues: boots with wrong arguments, pointers beyond the ring, elements with wrong sizes,
-//! counts, checksums and continuations, and memory that changes while it is read.
+//! The shared queues: pointers beyond the ring, elements with wrong sizes, counts, checksums and continuations,
+//! and memory that changes while it is read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use super::Rig;
 use super::driver::{CLIENT, Gpu, words};
-use super::gsp::{self, COMMANDS, ELEMENTS, Gsp, MESSAGES, READ, WRITTEN, ask_fsp, put, seal, send_fsp};
+use super::rpc::{self, COMMANDS, ELEMENTS, Gsp, MESSAGES, READ, WRITTEN, put, seal};
 use crate::attack::random::Random;
 use crate::attack::tool::{End, Tool};
 use crate::attack::{Outcome, Seen, Stage};
@@ -21,48 +21,13 @@ fn harmless() -> Vec<u8> {
 }
 
 /// What is left of the vGPU: an honest copy, or, if its GSP is beyond that, at least registers that answer.
-fn afterwards(rig: &mut Rig<'_>, text: String) -> Result<Seen> {
+pub fn afterwards(rig: &mut Rig<'_>, text: String) -> Result<Seen> {
     if rig.is_lost() {
         return Ok(Seen::new(Outcome::Quarantined, format!("{text}; the vGPU was taken away")));
     }
     let end = rig.copies_honestly(0x95b);
     ensure!(end == End::Done, "an honest copy afterwards ended with {end:?}");
     Ok(Seen::new(Outcome::Refused, text))
-}
-
-/// Boots with arguments that are not there, point nowhere, or contradict themselves; messages of no known
-/// form.
-pub fn boots(stage: &mut Stage) -> Result<Seen> {
-    let (time, mut refused) = (stage.time, 0u64);
-    let mut random = Random::new(6);
-    while time.goes_on() {
-        stage.card.reset()?;
-        stage.memory.start_again();
-        for address in [0, 8, 0x1000 - 8, 1 << 33, (1 << 52) - 0x1000, u64::MAX - 7, 0xfee0_0000] {
-            ensure!(ask_fsp(&stage.card, &mut stage.memory, address)? != 0, "GSP boots from {address:#x}");
-            refused += 1;
-        }
-        // Regions and arguments of random words, at addresses that exist.
-        let page = stage.memory.take(0x1000, 0x1000)?;
-        for _ in 0..4 {
-            for at in (0..0x1000).step_by(4) {
-                stage.memory.store32(page, at, random.word() & random.word());
-            }
-            ensure!(
-                ask_fsp(&stage.card, &mut stage.memory, page.physical)? != 0,
-                "GSP boots from random words"
-            );
-            refused += 1;
-        }
-        for length in [4, 8, 864, 872, 1024, 4096] {
-            let message: Vec<u8> = (0..length).map(|_| random.word().to_le_bytes()[0]).collect();
-            send_fsp(&stage.card, &message);
-            refused += 1;
-        }
-    }
-    // And then as it should be.
-    let mut rig = Rig::new(stage)?;
-    afterwards(&mut rig, format!("{refused} boots and messages"))
 }
 
 /// Pointers of both queues beyond the ring, moving backwards, jumping.
@@ -129,7 +94,7 @@ pub fn elements(stage: &mut Stage) -> Result<Seen> {
             (60, random.word()),
         ];
         for (at, word) in wrong {
-            let mut raw = rig.gpu.gsp.element(gsp::CONTROL, &harmless());
+            let mut raw = rig.gpu.gsp.element(rpc::CONTROL, &harmless());
             put(&mut raw, at, &[word]);
             if at != 32 {
                 seal(&mut raw);
@@ -178,7 +143,7 @@ pub fn race(stage: &mut Stage) -> Result<Seen> {
             }
         });
         while time.goes_on() {
-            let raw = rig.gpu.gsp.element(gsp::CONTROL, &harmless());
+            let raw = rig.gpu.gsp.element(rpc::CONTROL, &harmless());
             let memory = &*rig.gpu.memory;
             rig.gpu.gsp.push(memory, &raw);
             Gsp::ring(rig.gpu.card);
@@ -203,14 +168,14 @@ pub fn continuations(stage: &mut Stage) -> Result<Seen> {
     large.resize(RECORD, 0x5a);
     while time.goes_on() {
         for (function, body) in
-            [(gsp::CONTINUATION, &large[..64]), (gsp::CONTROL, &large[..]), (gsp::CONTROL, &large[..])]
+            [(rpc::CONTINUATION, &large[..64]), (rpc::CONTROL, &large[..]), (rpc::CONTROL, &large[..])]
         {
             let raw = rig.gpu.gsp.element(function, body);
             push_slowly(&mut rig, &raw)?;
             records += 1;
         }
         for _ in 0..8 {
-            let raw = rig.gpu.gsp.element(gsp::CONTINUATION, &large);
+            let raw = rig.gpu.gsp.element(rpc::CONTINUATION, &large);
             push_slowly(&mut rig, &raw)?;
             records += 1;
         }
@@ -237,7 +202,7 @@ pub fn resets(stage: &mut Stage) -> Result<Seen> {
             _ => {
                 let mut rig = Rig::new(stage)?;
                 rig.begin_endless();
-                let raw = rig.gpu.gsp.element(gsp::FREE, &words(&[CLIENT, 0, CLIENT, 0]));
+                let raw = rig.gpu.gsp.element(rpc::FREE, &words(&[CLIENT, 0, CLIENT, 0]));
                 let memory = &*rig.gpu.memory;
                 rig.gpu.gsp.push(memory, &raw);
                 Gsp::ring(rig.gpu.card);

@@ -5,11 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::Rig;
-use super::driver::{
-    CHANNEL, CHANNEL_CLASS, CHIP, CLIENT, COPY_CLASS, DEVICE, DOORBELL, Gpu, SPACE, WINDOW, WINDOW_VIEW,
-    words,
-};
-use super::gsp;
+use super::driver::{CHANNEL, CHIP, CLIENT, DEVICE, DOORBELL, Gpu, SPACE, WINDOW_VIEW, words};
+use super::rpc;
 use crate::attack::random::Random;
 use crate::attack::tool::{End, NOWHERE, TO, Target, Tool};
 use crate::attack::work::limited;
@@ -24,10 +21,10 @@ pub fn fuzz(stage: &mut Stage) -> Result<Seen> {
     let mut rig = Rig::new(stage)?;
     let (mut random, mut calls, mut refused) = (Random::new(60), 0u64, 0u64);
     while time.goes_on() {
-        let known = [gsp::ALLOC_MEMORY, gsp::FREE, gsp::STATIC_INFO, gsp::REGISTRY, gsp::CONTROL, gsp::ALLOC];
+        let known = [rpc::ALLOC_MEMORY, rpc::FREE, rpc::STATIC_INFO, rpc::REGISTRY, rpc::CONTROL, rpc::ALLOC];
         let function = known.get(random.below(12) as usize).copied().unwrap_or_else(|| random.below(256));
         // Those that are not answered, or that end the conversation.
-        if matches!(function, 72 | gsp::REGISTRY | gsp::CONTINUATION | gsp::UNLOADING) {
+        if matches!(function, 72 | rpc::REGISTRY | rpc::CONTINUATION | rpc::UNLOADING) {
             continue;
         }
         let length = random.below(512) as usize;
@@ -143,10 +140,11 @@ pub fn logs(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
     let (vram, va, mut rounds) = (rig.gpu.vram, rig.channel.va, 0u32);
+    let generation = rig.gpu.generation;
     while time.goes_on() {
         for id in 8..24u16 {
             let parameters = Gpu::channel_parameters(id, va, vram + u64::from(id) * 0x1000);
-            rig.gpu.alloc(DEVICE, CHANNEL + u32::from(id), CHANNEL_CLASS, &parameters)?;
+            rig.gpu.alloc(DEVICE, CHANNEL + u32::from(id), generation.channel, &parameters)?;
         }
         rig.gpu.open_space(0x90f1_0077, Target::Vram(vram))?;
         rig.gpu.free(0x90f1_0077)?;
@@ -154,7 +152,7 @@ pub fn logs(stage: &mut Stage) -> Result<Seen> {
         rig.gpu.call(200, &[0; 16])?;
         let card = rig.gpu.card;
         card.set(DOORBELL, u32::MAX);
-        card.set(WINDOW, u32::MAX);
+        card.set(generation.window, u32::MAX);
         card.set(WINDOW_VIEW, 0xbad);
         card.set(CHIP, 0xbad);
         card.set(0xbb_0ffc, rounds);
@@ -179,11 +177,12 @@ pub fn unload(stage: &mut Stage) -> Result<Seen> {
         let mut rig = Rig::new(stage)?;
         rig.begin_endless();
         // Suspend, and the real end; then calls and doorbells to nobody.
-        rig.gpu.call(gsp::UNLOADING, &words(&[rounds.is_multiple_of(2).into(), 3]))?;
-        let raw = rig.gpu.gsp.element(gsp::ALLOC, &words(&[CLIENT, DEVICE, 7, COPY_CLASS, 0, 0, 0, 0]));
+        rig.gpu.call(rpc::UNLOADING, &words(&[rounds.is_multiple_of(2).into(), 3]))?;
+        let copy = rig.gpu.generation.copy;
+        let raw = rig.gpu.gsp.element(rpc::ALLOC, &words(&[CLIENT, DEVICE, 7, copy, 0, 0, 0, 0]));
         let memory = &*rig.gpu.memory;
         rig.gpu.gsp.push(memory, &raw);
-        gsp::Gsp::ring(rig.gpu.card);
+        rpc::Gsp::ring(rig.gpu.card);
         rig.gpu.ring(3, 9);
         let end = rig.end(Duration::from_millis(20));
         ensure!(end != End::Done, "endless work was done");

@@ -1,11 +1,16 @@
-//! Attacks on the vGPU of a GH100, and the driver that they are made with.
+//! Attacks on the vGPU of a chip with a GSP, and the driver that they are made with. What generations do
+//! differently is in a table ([`generation`]); the attacks are the same.
 
+mod boots;
 mod calls;
 mod channels;
 mod driver;
-mod gsp;
+mod falcons;
+mod fsp;
+mod generation;
 mod queues;
 mod registers;
+mod rpc;
 mod space;
 mod tables;
 
@@ -20,14 +25,30 @@ use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
 use driver::{Channel, Gpu};
+use generation::{Boot, Generation};
 use space::Space;
 
-/// The attack of a name.
-pub fn means(name: &str) -> Option<Means> {
+/// The attack of a name on a chip that FSP boots.
+pub fn by_fsp(name: &str) -> Option<Means> {
+    means(name).or_else(|| usual::means::<ByFsp>(name))
+}
+
+/// The attack of a name on a chip that falcons boot.
+pub fn by_falcons(name: &str) -> Option<Means> {
+    means(name).or_else(|| usual::means::<ByFalcons>(name))
+}
+
+/// Whether a chip with this identification has a GSP, and falcons boot it.
+pub fn is_booted_by_falcons(identification: u32) -> Result<bool> {
+    Generation::of_identification(identification).map(|generation| generation.boot != Boot::Fsp)
+}
+
+/// The attack of a name, where it is not the same as on other chips.
+fn means(name: &str) -> Option<Means> {
     Some(match name {
         "bar0-window" => registers::window,
         "bar-roots" => tables::bar_roots,
-        "boot-abuse" => queues::boots,
+        "boot-abuse" => boots::boots,
         "queue-pointers" => queues::pointers,
         "queue-elements" => queues::elements,
         "queue-race" => queues::race,
@@ -49,39 +70,50 @@ pub fn means(name: &str) -> Option<Means> {
         "register-storm" => registers::storm,
         "table-loops" => tables::loops,
         "table-flood" => tables::flood,
-        "repeated-hangs" => |stage| on_rig::<Hopper>(stage, |rig, time| work::hangs(rig, time, |_| {})),
+        "repeated-hangs" => |stage| on_rig::<ByFsp>(stage, |rig, time| work::hangs(rig, time, |_| {})),
         "interrupt-storm" => registers::interrupts,
         "reset-loop" => queues::resets,
         "crash-loop" => crash,
         "clock-jumps" => registers::clock_jumps,
-        _ => return usual::means::<Hopper>(name),
+        _ => return None,
     })
 }
 
-/// The chip, for attacks that are made in the same way on each.
-struct Hopper;
+/// Chips for attacks that are made in the same way on each: those that FSP boots.
+struct ByFsp;
+/// Those that falcons boot.
+struct ByFalcons;
 
-impl Chip for Hopper {
-    const BITS: u32 = 52;
-    const ODD: &'static [usize] = &registers::ODD;
-    const HOT: &'static [(u32, u32)] = &registers::HOT;
-    const PRIVILEGED: &'static [u32] = &registers::PRIVILEGED;
-    const OUTPUTS: &'static [u32] = &registers::OUTPUTS;
-    const PEERS: &'static [u32] = &registers::PEERS;
-    const MIRROR: u32 = registers::MIRROR;
+/// Declares a chip, with the bits of an address in VRAM and the mirror of configuration space.
+macro_rules! chip {
+    ($name:ident, $bits:literal, $mirror:path) => {
+        impl Chip for $name {
+            const BITS: u32 = 52;
+            const VRAM_BITS: u32 = $bits;
+            const ODD: &'static [usize] = &registers::ODD;
+            const HOT: &'static [(u32, u32)] = &registers::HOT;
+            const PRIVILEGED: &'static [u32] = &registers::PRIVILEGED;
+            const OUTPUTS: &'static [u32] = &registers::OUTPUTS;
+            const PEERS: &'static [u32] = &registers::PEERS;
+            const MIRROR: u32 = $mirror;
 
-    fn constants() -> Vec<u32> {
-        registers::constants()
-    }
+            fn constants() -> Vec<u32> {
+                registers::constants()
+            }
 
-    fn counters() -> Vec<u32> {
-        registers::COUNTERS.to_vec()
-    }
+            fn counters() -> Vec<u32> {
+                registers::COUNTERS.to_vec()
+            }
 
-    fn rig(stage: &mut Stage) -> Result<impl Tool> {
-        Rig::new(stage)
-    }
+            fn rig(stage: &mut Stage) -> Result<impl Tool> {
+                Rig::new(stage)
+            }
+        }
+    };
 }
+
+chip!(ByFsp, 52, registers::MIRROR);
+chip!(ByFalcons, 37, registers::OLD_MIRROR);
 
 /// Row 30: the machine crashes with work under way, with GSP just asked to boot, with GSP up.
 fn crash(stage: &mut Stage) -> Result<Seen> {
@@ -92,7 +124,7 @@ fn crash(stage: &mut Stage) -> Result<Seen> {
             stage.card.reset()?;
             stage.memory.start_again();
             let page = stage.memory.take(0x1000, 0x1000)?;
-            gsp::ask_fsp(&stage.card, &mut stage.memory, page.physical)?;
+            boots::ask(&stage.card, &mut stage.memory, page.physical)?;
         }
         _ => drop(Gpu::bring_up(&stage.card, &mut stage.memory)?),
     }
@@ -118,7 +150,7 @@ struct Rig<'a> {
 impl<'a> Rig<'a> {
     fn new(stage: &'a mut Stage) -> Result<Self> {
         let mut gpu = Gpu::bring_up(&stage.card, &mut stage.memory)?;
-        let mut space = Space::new(gpu.memory)?;
+        let mut space = Space::new(gpu.memory, gpu.generation.format)?;
         let [from, to] = [gpu.memory.take(0x1000, 0x1000)?, gpu.memory.take(0x1000, 0x1000)?];
         space.map(gpu.memory, FROM, Target::Memory(from.physical), 0x1000)?;
         space.map(gpu.memory, TO, Target::Memory(to.physical), 0x1000)?;
@@ -155,12 +187,15 @@ impl Tool for Rig<'_> {
     }
 
     fn entry(&self, target: Target) -> u64 {
-        space::entry(target)
+        self.space.format.entry(target)
     }
 
     fn names_own(&self, entry: u64, memory: u64) -> bool {
-        let address = entry & 0x000f_ffff_ffff_f000;
-        entry & 1 != 0 && if entry >> 1 & 3 == 0 { address < self.gpu.vram } else { address < memory }
+        match self.space.format.named(entry) {
+            Some(Target::Vram(address)) => address < self.gpu.vram,
+            Some(Target::Memory(address)) => address < memory,
+            Some(Target::Peer(_)) | None => false,
+        }
     }
 
     fn place(&mut self, va: u64) -> Result<(Piece, usize)> {

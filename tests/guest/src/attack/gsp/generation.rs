@@ -1,0 +1,134 @@
+//! What a driver of its own does differently from one generation of chips to the next: a row of a table.
+
+use std::ops::Range;
+
+use anyhow::{Result, bail};
+
+use super::space::Format;
+use crate::attack::card::Card;
+
+/// A generation.
+#[derive(Debug)]
+pub struct Generation {
+    /// What stands in bits 28:20 of a chip's identification.
+    chipsets: Range<u32>,
+    /// How its GSP is booted.
+    pub boot: Boot,
+    /// Where it says how much VRAM there is.
+    size: Size,
+    /// The register that moves the window.
+    pub window: u32,
+    /// Its page tables.
+    pub format: Format,
+    /// Classes of channels and of copies.
+    pub channel: u32,
+    pub copy: u32,
+}
+
+/// How GSP is booted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// By a message to FSP.
+    Fsp,
+    /// By firmware on the falcons of GSP and SEC2, which gets there so.
+    Falcons(Load),
+}
+
+/// How firmware gets into a falcon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// By the ports of the falcon's memories.
+    Ports,
+    /// By the falcon's DMA.
+    Dma,
+}
+
+/// A register with the size of VRAM.
+#[derive(Debug, Clone, Copy)]
+enum Size {
+    /// In MiB.
+    Mebibytes,
+    /// A number and by how far it is shifted.
+    Scaled,
+}
+
+const MEBIBYTES: u32 = 0x11_83a4;
+const SCALED: u32 = 0x10_0ce0;
+/// The register of the window, where the bus unit has it, and where its successor has it.
+const OLD_WINDOW: u32 = 0x1700;
+const NEW_WINDOW: u32 = 0x10_fd40;
+
+const TURING: Generation = Generation {
+    chipsets: 0x160..0x170,
+    boot: Boot::Falcons(Load::Ports),
+    size: Size::Scaled,
+    window: OLD_WINDOW,
+    format: Format::V2,
+    channel: 0xc46f,
+    copy: 0xc5b5,
+};
+
+const AMPERE: Generation = Generation {
+    chipsets: 0x172..0x180,
+    boot: Boot::Falcons(Load::Dma),
+    size: Size::Mebibytes,
+    channel: 0xc56f,
+    copy: 0xc7b5,
+    ..TURING
+};
+
+const ADA: Generation = Generation { chipsets: 0x190..0x1a0, ..AMPERE };
+
+const HOPPER: Generation = Generation {
+    chipsets: 0x180..0x190,
+    boot: Boot::Fsp,
+    size: Size::Mebibytes,
+    window: NEW_WINDOW,
+    format: Format::V3,
+    channel: 0xc86f,
+    copy: 0xc8b5,
+};
+
+static GENERATIONS: [Generation; 4] = [TURING, AMPERE, HOPPER, ADA];
+
+impl Generation {
+    /// The generation of a card.
+    pub fn of(card: &Card) -> Result<&'static Self> {
+        Self::of_identification(card.reg(0))
+    }
+
+    /// That of a chip with this identification.
+    pub fn of_identification(identification: u32) -> Result<&'static Self> {
+        let chip = identification >> 20 & 0x1ff;
+        match GENERATIONS.iter().find(|generation| generation.chipsets.contains(&chip)) {
+            Some(generation) => Ok(generation),
+            None => bail!("there are no attacks for chip {chip:#x}"),
+        }
+    }
+
+    /// Bytes of VRAM.
+    pub fn vram(&self, card: &Card) -> u64 {
+        match self.size {
+            Size::Mebibytes => u64::from(card.reg(MEBIBYTES)) << 20,
+            Size::Scaled => {
+                let register = card.reg(SCALED);
+                u64::from(register >> 4 & 0x3f) << ((register & 0xf) + 20)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_are_of_their_generation() {
+        let copy = |boot_0| Generation::of_identification(boot_0).unwrap().copy;
+        let all = [0x1660_00a1, 0x1760_00a1, 0x1800_00a1, 0x1940_00a1].map(copy);
+        assert_eq!(all, [0xc5b5, 0xc7b5, 0xc8b5, 0xc7b5]);
+        for none in [0x0c00_00a3, 0x1700_00a1, 0x1b30_00a1, u32::MAX] {
+            assert!(Generation::of_identification(none).is_err(), "{none:#x}");
+        }
+    }
+}
