@@ -35,6 +35,7 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("config", config::run),
     ("fifo", fifo::run),
     ("gsp", gsp::run),
+    ("mmio_falcons", mmio::falcons::run),
     ("mmio_gf100", mmio::gf100::run),
     ("mmio_gh100", mmio::gh100::run),
     ("page_tables", page_tables::run),

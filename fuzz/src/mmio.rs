@@ -2,6 +2,7 @@
 //! memory, between two neighbours on one software GPU. No engine leaves the guest's memory (the ledger is the
 //! judge), the neighbours keep theirs, and after a function reset the vGPU is as new.
 
+pub mod falcons;
 pub mod gf100;
 pub mod gh100;
 mod world;
