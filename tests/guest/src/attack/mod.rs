@@ -74,6 +74,12 @@ impl Time {
     fn goes_on(self) -> bool {
         Instant::now() < self.0
     }
+
+    /// The same after the GPU was brought up, which began then and is not of the attack's time: on a slow
+    /// machine an attack would try nothing.
+    fn after_bring_up(self, began: Instant) -> Self {
+        Self(self.0 + began.elapsed())
+    }
 }
 
 /// What an attack has at hand.

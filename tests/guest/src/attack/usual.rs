@@ -1,5 +1,7 @@
 //! Attacks that are made in the same way on each chip, by that chip's driver.
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 use super::card::Card;
@@ -78,8 +80,9 @@ pub fn means<C: Chip>(name: &str) -> Option<Means> {
 
 /// An attack on the registers of a card that was brought up.
 fn on_card<C: Chip>(stage: &mut Stage, attack: impl FnOnce(&Card, Time) -> Result<Seen>) -> Result<Seen> {
+    let began = Instant::now();
     drop(C::rig(stage)?);
-    attack(&stage.card, stage.time)
+    attack(&stage.card, stage.time.after_bring_up(began))
 }
 
 /// An attack by a channel.
@@ -87,8 +90,9 @@ pub fn on_rig<C: Chip>(
     stage: &mut Stage,
     attack: impl FnOnce(&mut dyn Tool, Time) -> Result<Seen>,
 ) -> Result<Seen> {
-    let time = stage.time;
-    attack(&mut C::rig(stage)?, time)
+    let (time, began) = (stage.time, Instant::now());
+    let mut rig = C::rig(stage)?;
+    attack(&mut rig, time.after_bring_up(began))
 }
 
 fn reset_in_dma<C: Chip>(stage: &mut Stage) -> Result<Seen> {

@@ -1,5 +1,5 @@
-//! A driver for chips with a GSP that lives in a program: boots the virtual GSP, makes objects and channels by RPCs,
-//! and keeps all tables, rings and commands in guest memory; only USERD must lie in VRAM.
+//! A driver for chips with a GSP that lives in a program: boots the virtual GSP, makes objects and channels
+//! by RPCs, and keeps all tables, rings and commands in guest memory; only USERD must lie in VRAM.
 
 use std::time::{Duration, Instant};
 

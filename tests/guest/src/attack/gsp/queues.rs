@@ -1,5 +1,5 @@
-//! The shared queues: pointers beyond the ring, elements with wrong sizes, counts, checksums and continuations,
-//! and memory that changes while it is read.
+//! The shared queues: pointers beyond the ring, elements with wrong sizes, counts, checksums and
+//! continuations, and memory that changes while it is read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

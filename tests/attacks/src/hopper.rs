@@ -1,4 +1,4 @@
-//! Attacks on the vGPU of a GH100.
+//! Attacks on the vGPU of a chip with a GSP, as a GH100 is.
 
 use super::Outcome::{Limited as L, Quarantined as Q, Refused as R, Values as V};
 use super::{Attack, Host, raw, unlisted};
