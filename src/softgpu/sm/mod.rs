@@ -1,3 +1,27 @@
-//! A streaming multiprocessor in software: machine code of SM70 to SM90, executed warp by warp.
+//! A streaming multiprocessor in software: machine code of SM75 to SM90, executed warp by warp.
+//!
+//! A [`Launch`] becomes a [`Grid`], which [`Grid::run`] moves on in slices: it ends, pauses or faults.
+//! Guests' memory is behind [`Memory`]. Code is hostile: it can only reach rows of its own registers, shared
+//! memory of its CTA and what its view of memory allows; a grid holds 64 CTAs and 512 pages of decoded code
+//! at most.
 
+mod cta;
+mod exec;
+mod fault;
+mod grid;
+mod launch;
+mod lower;
+mod memory;
 pub mod numerics;
+mod op;
+mod program;
+mod row;
+mod warp;
+
+pub use fault::{Access, Cause, Exception, Fault, MemoryFault};
+pub use grid::{Grid, Progress};
+pub use launch::{Constants, Launch, LaunchError, LocalMemory};
+pub use memory::{Memory, View, Width};
+
+#[cfg(test)]
+mod tests;

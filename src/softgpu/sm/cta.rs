@@ -1,0 +1,123 @@
+//! A CTA: its warps, shared memory, and barriers.
+
+use crate::launch::Launch;
+use crate::warp::{Reduction, Warp};
+
+/// Barriers of a CTA.
+pub(crate) const BARRIERS: usize = 16;
+
+/// What a group does at a barrier of its CTA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub barrier: u8,
+    /// Lanes that arrive.
+    pub mask: u32,
+    /// Lanes for which the predicate of a reduction holds.
+    pub holds: u32,
+    /// Threads that the barrier waits for; 0 for all.
+    pub count: u32,
+    /// The group does not wait.
+    pub arrive_only: bool,
+}
+
+/// What a warp contributed to a barrier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    arrived: u32,
+    holds: u32,
+}
+
+/// A barrier of a CTA.
+#[derive(Debug, Default)]
+struct Barrier {
+    parts: Vec<Part>,
+    count: u32,
+    /// Some lane has arrived since the last time that it opened.
+    armed: bool,
+}
+
+/// A CTA.
+#[derive(Debug)]
+pub(crate) struct Cta {
+    /// Place in the grid.
+    pub place: [u32; 3],
+    pub warps: Vec<Warp>,
+    pub shared: Shared,
+    barriers: [Barrier; BARRIERS],
+    /// Which part of local memory is its own.
+    pub slot: u64,
+    /// The warp whose turn is next.
+    pub turn: usize,
+}
+
+/// Shared memory, by words.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub words: Vec<u32>,
+}
+
+impl Cta {
+    pub fn new(launch: &Launch, place: [u32; 3], slot: u64) -> Self {
+        let threads = launch.threads();
+        let warp = |index| Warp::new(launch.registers, launch.entry, threads, index);
+        Self {
+            place,
+            warps: (0..launch.warps()).map(warp).collect(),
+            shared: Shared { words: vec![0; launch.shared.div_ceil(4) as usize] },
+            barriers: Default::default(),
+            slot,
+            turn: 0,
+        }
+    }
+
+    /// Whether all lanes have ended.
+    pub fn is_done(&self) -> bool {
+        self.warps.iter().all(|warp| warp.live == 0)
+    }
+
+    /// A group of a warp arrives at a barrier; it is parked there already, if it waits.
+    pub fn arrive(&mut self, warp: usize, arrival: Arrival) {
+        let warps = self.warps.len();
+        let Some(barrier) = self.barriers.get_mut(usize::from(arrival.barrier)) else { return };
+        barrier.parts.resize_with(warps, Part::default);
+        if let Some(part) = barrier.parts.get_mut(warp) {
+            part.arrived |= arrival.mask;
+            part.holds |= arrival.holds & arrival.mask;
+        }
+        barrier.count = arrival.count;
+        barrier.armed = true;
+        self.open();
+    }
+
+    /// Opens barriers at which all have arrived. Lanes that ended are not waited for.
+    pub fn open(&mut self) {
+        for (number, barrier) in (0..).zip(&mut self.barriers) {
+            if !barrier.armed {
+                continue;
+            }
+            let parts = || self.warps.iter().zip(&barrier.parts);
+            let full = |(warp, part): (&Warp, &Part)| warp.live & !part.arrived == 0;
+            let complete = if barrier.count == 0 {
+                parts().all(full)
+            } else {
+                // A warp counts as a whole, even one with fewer threads.
+                let arrived = parts().map(|(warp, part)| match part.arrived {
+                    0 => 0,
+                    _ if full((warp, part)) => 32,
+                    lanes => lanes.count_ones(),
+                });
+                arrived.sum::<u32>() >= barrier.count
+            };
+            if !complete {
+                continue;
+            }
+            let holds: u32 = barrier.parts.iter().map(|part| part.holds.count_ones()).sum();
+            let arrived: u32 = barrier.parts.iter().map(|part| part.arrived.count_ones()).sum();
+            barrier.armed = false;
+            barrier.parts.clear();
+            for warp in &mut self.warps {
+                warp.barrier_opened(number, Reduction { holds, arrived });
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Instructions, one after the other.
+
+mod atomic;
+mod control;
+mod convert;
+mod cross;
+mod double;
+mod float;
+mod half;
+mod integer;
+mod memory;
+mod special;
+
+use std::sync::Arc;
+
+use gpuvmk_isa::Opcode as O;
+
+use crate::cta::{Arrival, Shared};
+use crate::fault::{Cause, Exception};
+use crate::launch::Launch;
+use crate::memory::View;
+use crate::op::Op;
+use crate::program::{PAGE, Page, Program};
+use crate::row::{ALL, Row};
+use crate::warp::Warp;
+
+/// Bytes of an instruction.
+const INSTRUCTION: u64 = 16;
+
+/// Instructions after which another group of a split warp runs.
+const TURN: u32 = 64;
+
+/// What a warp runs in.
+pub(crate) struct Context<'a> {
+    pub launch: &'a Launch,
+    pub program: &'a Program,
+    pub view: &'a mut dyn View,
+    pub shared: &'a mut Shared,
+    /// Place of the CTA in the grid.
+    pub place: [u32; 3],
+    /// Part of local memory of the warp.
+    pub slot: u64,
+}
+
+/// How a warp's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// By the number of instructions.
+    Quantum,
+    /// No lane is left.
+    Ended,
+    /// All lanes wait.
+    Blocked,
+    /// A group is at a barrier of the CTA.
+    Arrived(Arrival),
+}
+
+/// What comes after an instruction.
+pub(super) enum Flow {
+    /// The next one.
+    Next,
+    /// What the warp's group says.
+    Set,
+    /// A barrier of the CTA.
+    Arrived(Arrival),
+}
+
+type Done = Result<(), Cause>;
+
+/// A register that is behind the last one.
+const NO_REGISTER: Cause = Cause::Exception(Exception::RegisterOutOfRange);
+
+/// Writes a result.
+#[inline(always)]
+fn put(warp: &mut Warp, row: u16, value: &Row, mask: u32) -> Done {
+    if warp.put(row, value, mask) { Ok(()) } else { Err(NO_REGISTER) }
+}
+
+/// Writes a result of two words.
+#[inline(always)]
+fn put_wide(warp: &mut Warp, row: u16, values: &[Row; 2], mask: u32) -> Done {
+    put(warp, row, &values[0], mask)?;
+    put(warp, crate::lower::following(row), &values[1], mask)
+}
+
+/// Runs a warp for `budget` instructions at most.
+///
+/// # Errors
+/// Why it cannot go on. The group's place is that of the instruction.
+pub(crate) fn run(warp: &mut Warp, context: &mut Context<'_>, budget: u32) -> Result<Turn, Cause> {
+    let mut left = budget;
+    let mut fairness = TURN;
+    while warp.group.mask != 0 {
+        let base = warp.group.pc & !(PAGE - 1);
+        let page = context.program.page(base, context.view)?;
+        if let Some(turn) = in_page(warp, context, &page, base, &mut left, &mut fairness)? {
+            return Ok(turn);
+        }
+    }
+    Ok(if warp.live == 0 { Turn::Ended } else { Turn::Blocked })
+}
+
+/// Runs a warp while it stays in a page of code.
+fn in_page(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    page: &Arc<Page>,
+    base: u64,
+    left: &mut u32,
+    fairness: &mut u32,
+) -> Result<Option<Turn>, Cause> {
+    let pool = &page.pool[..];
+    loop {
+        let offset = warp.group.pc.wrapping_sub(base);
+        if offset >= PAGE || warp.group.mask == 0 {
+            return Ok(None);
+        }
+        if *left == 0 {
+            return Ok(Some(Turn::Quantum));
+        }
+        *left -= 1;
+        if warp.is_split() {
+            *fairness -= 1;
+            if *fairness == 0 {
+                *fairness = TURN;
+                warp.rotate();
+                continue;
+            }
+        }
+        let index = usize::try_from(offset / INSTRUCTION).unwrap_or(usize::MAX);
+        if offset % INSTRUCTION != 0 {
+            return Err(Cause::Exception(Exception::MisalignedPc));
+        }
+        let op = match page.ops.get(index) {
+            Some(Ok(op)) => op,
+            Some(Err(cause)) => return Err(*cause),
+            None => return Ok(None),
+        };
+        warp.count += 1;
+        let guard = warp.lanes(op.guard) & warp.group.mask;
+        let mask = match (op.uniform, guard) {
+            (true, 1..) => ALL,
+            _ => guard,
+        };
+        match step(warp, context, op, pool, mask)? {
+            Flow::Next => warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION),
+            Flow::Set => {}
+            Flow::Arrived(arrival) => return Ok(Some(Turn::Arrived(arrival))),
+        }
+    }
+}
+
+#[inline(always)]
+fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Result<Flow, Cause> {
+    // Branches, ends and barriers know what no lanes are.
+    if mask == 0 && !control::is_control(op.opcode) {
+        return Ok(Flow::Next);
+    }
+    match op.opcode {
+        O::Mov | O::Umov | O::Sel | O::Usel | O::Prmt | O::Uprmt | O::Iadd3 | O::Uiadd3 | O::Viadd => {
+            integer::run(warp, op, pool, mask)?;
+        }
+        O::Imad | O::ImadWide | O::ImadHi | O::Uimad | O::UimadWide | O::UimadHi => {
+            integer::multiply(warp, op, pool, mask)?;
+        }
+        O::Isetp | O::Uisetp | O::Plop3 | O::Uplop3 => integer::predicates(warp, op, pool, mask)?,
+        O::Lea | O::Ulea | O::Lop3 | O::Ulop3 | O::Shf | O::Ushf | O::Iabs | O::Popc | O::Upopc => {
+            integer::bits(warp, op, pool, mask)?;
+        }
+        O::Flo | O::Uflo | O::Brev | O::Ubrev | O::Bmsk | O::Ubmsk | O::Sgxt | O::Usgxt | O::Vabsdiff => {
+            integer::bits(warp, op, pool, mask)?;
+        }
+        O::Imnmx | O::Vimnmx | O::Uvimnmx | O::Viaddmnmx => integer::pick(warp, op, pool, mask)?,
+        O::P2r | O::R2p => integer::packed_predicates(warp, op, pool, mask)?,
+        O::Fadd | O::Fmul | O::Ffma | O::Fmnmx | O::Fsel | O::Fset | O::Fsetp | O::Fchk | O::Mufu => {
+            float::run(warp, op, pool, mask)?;
+        }
+        O::Dadd | O::Dmul | O::Dfma | O::Dsetp => double::run(warp, op, pool, mask)?,
+        O::Hadd2 | O::Hfma2 | O::Hfma2Mma | O::Hmul2 | O::Hmnmx2 | O::Hsetp2 | O::Hset2 => {
+            half::run(warp, op, pool, mask)?;
+        }
+        O::F2f | O::F2i | O::I2f | O::I2fp | O::Frnd | O::F2fp => convert::run(warp, op, pool, mask)?,
+        O::Ldg | O::Ld | O::Lds | O::Ldl => memory::load(warp, context, op, pool, mask)?,
+        O::Stg | O::St | O::Sts | O::Stl => memory::store(warp, context, op, pool, mask)?,
+        O::Ldc | O::Uldc | O::Ldcu => memory::constant(warp, context, op, pool, mask)?,
+        O::Atomg | O::AtomgCas | O::Red | O::Redg | O::Atom | O::AtomCas | O::Atoms | O::AtomsCas => {
+            atomic::run(warp, context, op, pool, mask)?;
+        }
+        O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Fswzadd => {
+            cross::run(warp, op, pool, mask)?;
+        }
+        O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => special::run(warp, context, op, mask)?,
+        _ => return control::run(warp, op, pool, mask),
+    }
+    Ok(Flow::Next)
+}

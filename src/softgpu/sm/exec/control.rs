@@ -1,0 +1,164 @@
+//! Control: branches, convergence, barriers, ends.
+
+use gpuvmk_isa::Opcode as O;
+
+use super::{Flow, INSTRUCTION};
+use crate::cta::Arrival;
+use crate::fault::Cause;
+use crate::op::{Detail, Op};
+use crate::row::{LANES, Row, mask as lanes, pair};
+use crate::warp::{Wait, Warp};
+
+/// Operations that are run without lanes, too.
+pub(super) const fn is_control(opcode: O) -> bool {
+    matches!(
+        opcode,
+        O::Bra
+            | O::Brx
+            | O::Jmp
+            | O::CallRel
+            | O::CallAbs
+            | O::RetRel
+            | O::RetAbs
+            | O::Exit
+            | O::Kill
+            | O::Bssy
+            | O::Bsync
+            | O::Break
+            | O::Warpsync
+            | O::Yield
+            | O::Bar
+    )
+}
+
+#[inline(always)]
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<Flow, Cause> {
+    let next = warp.group.pc.wrapping_add(INSTRUCTION);
+    match (op.opcode, op.detail) {
+        (O::Bra, Detail::Target(distance)) => {
+            let taken = mask & warp.lanes(op.from[0]);
+            branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
+        }
+        (O::CallRel, Detail::Target(distance)) => {
+            branch(warp, next, next.wrapping_add(distance.cast_unsigned()), mask);
+        }
+        (O::Jmp | O::CallAbs, Detail::Target(target)) => {
+            branch(warp, next, target.cast_unsigned(), mask);
+        }
+        (O::Brx | O::RetRel, Detail::Target(distance)) => {
+            scatter(warp, op, pool, mask, next.wrapping_add(distance.cast_unsigned()));
+        }
+        (O::RetAbs, Detail::Target(distance)) => scatter(warp, op, pool, mask, distance.cast_unsigned()),
+        (O::Exit | O::Kill, _) => {
+            let ended = mask & warp.lanes(op.from[0]);
+            // Those that stay go on behind it.
+            warp.group.pc = next;
+            warp.exit(ended);
+        }
+        (O::Bssy, Detail::Barrier(barrier)) => {
+            let participants = warp.group.mask;
+            *warp.barrier(barrier) = participants;
+            return Ok(Flow::Next);
+        }
+        (O::Bsync, Detail::Barrier(barrier)) => {
+            warp.group.pc = next;
+            let missing = *warp.barrier(barrier) & warp.live & !warp.group.mask;
+            if missing != 0 && mask != 0 {
+                warp.park(Wait::Convergence(barrier));
+            }
+        }
+        (O::Break, Detail::Barrier(barrier)) => {
+            warp.leave(barrier, mask);
+            return Ok(Flow::Next);
+        }
+        (O::Warpsync, _) => {
+            warp.group.pc = next;
+            let required = warp.row(pool, op.b.row)[Warp::first_lane(warp.group.mask)];
+            if mask != 0 && required & warp.live & !warp.group.mask != 0 {
+                warp.park(Wait::Lanes(required));
+            }
+        }
+        (O::Yield, _) => {
+            warp.group.pc = next;
+            warp.rotate();
+        }
+        (O::Nanosleep, _) => {
+            warp.group.pc = next;
+            warp.rotate();
+        }
+        (O::BmovToReg, Detail::Barrier(barrier)) => {
+            let value = *warp.barrier(barrier);
+            super::put(warp, op.d, &[value; LANES], mask)?;
+            return Ok(Flow::Next);
+        }
+        (O::BmovFromReg, Detail::Barrier(barrier)) => {
+            let source = if op.b.row == crate::op::ZERO_ROW { op.a } else { op.b };
+            let value = warp.row(pool, source.row)[Warp::first_lane(mask)];
+            *warp.barrier(barrier) = value;
+            return Ok(Flow::Next);
+        }
+        (O::Bar, Detail::Choice(mode, _)) => return Ok(barrier(warp, op, pool, mask, mode)),
+        (O::Bpt, _) => return Err(Cause::Trap),
+        (
+            O::Nop | O::Membar | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar,
+            Detail::None,
+        ) => return Ok(Flow::Next),
+        _ => return Err(Cause::NotExecuted(op.opcode)),
+    }
+    Ok(Flow::Set)
+}
+
+/// Lanes of `taken` go to `target`, the others on.
+#[inline(always)]
+fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
+    if taken == 0 {
+        warp.group.pc = next;
+    } else if taken == warp.group.mask {
+        warp.group.pc = target;
+    } else {
+        warp.group.pc = next;
+        warp.branch(target, taken);
+    }
+}
+
+/// Each lane goes to its own target: `base` and a pair of registers.
+fn scatter(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, base: u64) {
+    let [a, high] = warp.rows(pool, op.a);
+    let mut targets = [0; LANES];
+    for lane in 0..LANES {
+        targets[lane] = base.wrapping_add(pair(a[lane], high[lane]));
+    }
+    warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
+    let mut left = mask;
+    while left != 0 {
+        let target = targets[Warp::first_lane(left)];
+        let alike = lanes(|lane| targets[lane] == target) & left;
+        left &= !alike;
+        // The last target's lanes may be all that are left of the group.
+        if alike == warp.group.mask {
+            warp.group.pc = target;
+        } else if left == 0 {
+            warp.branch(target, alike);
+        } else {
+            warp.part(target, alike);
+        }
+    }
+}
+
+/// BAR: its number and its count are immediates, or in registers.
+fn barrier(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, mode: u8) -> Flow {
+    warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
+    if mask == 0 {
+        return Flow::Set;
+    }
+    let lane = Warp::first_lane(mask);
+    let number = warp.row(pool, op.a.row)[lane] % 16;
+    let count = warp.row(pool, op.b.row)[lane];
+    let holds = warp.lanes(op.from[0]) & mask;
+    let barrier = number.to_le_bytes()[0];
+    let arrival = Arrival { barrier, mask, holds, count, arrive_only: mode == 1 };
+    if !arrival.arrive_only {
+        warp.park(Wait::Cta(barrier));
+    }
+    Flow::Arrived(arrival)
+}

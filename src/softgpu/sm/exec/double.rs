@@ -1,0 +1,43 @@
+//! Double precision.
+
+use gpuvmk_isa::Opcode as O;
+
+use super::{Done, integer::combine, put_wide};
+use crate::numerics::double;
+use crate::op::{Detail, Op, Source};
+use crate::row::{Row, each_wide, mask as lanes, pair};
+use crate::warp::Warp;
+
+/// A lane's double, with magnitude and sign as the modifiers say.
+#[inline(always)]
+fn value(rows: [&Row; 2], source: Source, lane: usize) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let word = pair(rows[0][lane], rows[1][lane]);
+    let word = if source.absolute { word & !SIGN } else { word };
+    if source.negate { word ^ SIGN } else { word }
+}
+
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| (warp.rows(pool, source), source));
+    let at = |(rows, source): ([&Row; 2], Source), lane| value(rows, source, lane);
+    let result = match (op.opcode, op.detail) {
+        (O::Dadd, Detail::Double(rounding)) => {
+            each_wide(|lane| double::add(at(a, lane), at(b, lane), rounding))
+        }
+        (O::Dmul, Detail::Double(rounding)) => {
+            each_wide(|lane| double::multiply(at(a, lane), at(b, lane), rounding))
+        }
+        (O::Dfma, Detail::Double(rounding)) => {
+            each_wide(|lane| double::fused(at(a, lane), at(b, lane), at(c, lane), rounding))
+        }
+        (_, Detail::Compare { accepted, combine: how, .. }) => {
+            let found = lanes(|lane| double::relation(at(a, lane), at(b, lane)) & u32::from(accepted) != 0);
+            let with = warp.lanes(op.from[0]);
+            warp.put_predicate(op.to[0], combine(found, with, how), mask);
+            warp.put_predicate(op.to[1], combine(!found, with, how), mask);
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    put_wide(warp, op.d, &result, mask)
+}

@@ -1,0 +1,67 @@
+//! Packed halves.
+
+use gpuvmk_isa::Opcode as O;
+
+use super::{Done, integer::combine, put};
+use crate::numerics::half::{self, Mode, Operand};
+use crate::op::{Detail, Op, Source};
+use crate::row::{Row, each};
+use crate::warp::Warp;
+
+fn operand(source: Source) -> Operand {
+    Operand { swizzle: source.swizzle, absolute: source.absolute, negate: source.negate }
+}
+
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let rows = [op.a, op.b, op.c].map(|source| *warp.row(pool, source.row));
+    let [how_a, how_b, how_c] = [op.a, op.b, op.c].map(operand);
+    let result = match op.detail {
+        Detail::Half(mode) => {
+            let a = |lane: usize| mode.operand(rows[0][lane], how_a);
+            let b = |lane: usize| mode.operand(rows[1][lane], how_b);
+            let c = |lane: usize| mode.operand(rows[2][lane], how_c);
+            match op.opcode {
+                O::Hadd2 => each(|lane| half::add(a(lane), b(lane), mode)),
+                O::Hmul2 => each(|lane| half::multiply(a(lane), b(lane), mode)),
+                O::Hmnmx2 => {
+                    let smaller = warp.lanes(op.from[0]);
+                    each(|lane| half::pick(a(lane), b(lane), smaller >> lane & 1 == 0, false, mode))
+                }
+                // Constants are moved so: nothing is left of the product.
+                _ => each(|lane| half::fused(a(lane), b(lane), c(lane), mode)),
+            }
+        }
+        Detail::HalfCompare(mode, accepted, how, both) => {
+            let found = relations(&rows, [how_a, how_b], mode, accepted);
+            let with = warp.lanes(op.from[0]);
+            if op.opcode == O::Hsetp2 {
+                let [low, high] = found;
+                let (one, two) = if both { (low & high, !(low & high)) } else { (low, high) };
+                warp.put_predicate(op.to[0], combine(one, with, how), mask);
+                warp.put_predicate(op.to[1], combine(two, with, how), mask);
+                return Ok(());
+            }
+            let holds: u32 = match (both, mode.format == crate::numerics::Format::HALF) {
+                (false, _) => u32::from(u16::MAX),
+                (true, true) => 0x3c00,
+                (true, false) => 0x3f80,
+            };
+            let [low, high] = found.map(|found| combine(found, with, how));
+            each(|lane| (low >> lane & 1) * holds | (high >> lane & 1) * (holds << 16))
+        }
+        _ => return Ok(()),
+    };
+    put(warp, op.d, &result, mask)
+}
+
+fn relations(rows: &[Row; 3], how: [Operand; 2], mode: Mode, accepted: u8) -> [u32; 2] {
+    let mut found = [0; 2];
+    for lane in 0..32 {
+        let relation =
+            half::relation(mode.operand(rows[0][lane], how[0]), mode.operand(rows[1][lane], how[1]));
+        for (found, relation) in found.iter_mut().zip(relation) {
+            *found |= u32::from(relation & u32::from(accepted) != 0) << lane;
+        }
+    }
+    found
+}

@@ -1,0 +1,285 @@
+//! Integers, moves, logic and predicates.
+
+use gpuvmk_isa::Opcode as O;
+use gpuvmk_isa::modifier::BoolOp;
+
+use super::{Done, put, put_wide};
+use crate::numerics::integer as words;
+use crate::op::{Condition, Detail, Op, Source};
+use crate::row::{Row, each, each_wide, low, mask as lanes, pair};
+use crate::warp::Warp;
+
+/// A source with its sign changed, or, where a longer number goes on, its complement.
+#[inline(always)]
+fn signed(warp: &Warp, pool: &[Row], source: Source, complement: bool) -> Row {
+    let row = warp.row(pool, source.row);
+    match (source.negate, complement) {
+        (false, _) => *row,
+        (true, false) => each(|lane| row[lane].wrapping_neg()),
+        (true, true) => each(|lane| !row[lane]),
+    }
+}
+
+/// Each lane's bit of a condition.
+#[inline(always)]
+fn bit(mask: u32, lane: usize) -> u32 {
+    mask >> lane & 1
+}
+
+/// A comparison's result with a predicate.
+#[inline(always)]
+pub(super) fn combine(result: u32, with: u32, how: BoolOp) -> u32 {
+    match how {
+        BoolOp::And => result & with,
+        BoolOp::Or => result | with,
+        BoolOp::Xor => result ^ with,
+    }
+}
+
+/// MOV, SEL, PRMT, sums.
+#[inline(always)]
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let result = match (op.opcode, op.detail) {
+        (O::Mov | O::Umov, _) => *warp.row(pool, op.b.row),
+        (O::Sel | O::Usel, _) => {
+            let (a, b, first) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.lanes(op.from[0]));
+            each(|lane| if bit(first, lane) == 1 { a[lane] } else { b[lane] })
+        }
+        (_, Detail::Permute(mode)) => {
+            let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+            each(|lane| words::permute(a[lane], b[lane], c[lane], mode))
+        }
+        _ => return sum(warp, op, pool, mask),
+    };
+    put(warp, op.d, &result, mask)
+}
+
+#[inline(always)]
+fn sum(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let extended = matches!(op.detail, Detail::Integer { extended: true, .. });
+    if op.to == [crate::op::TRUE; 2] && !extended {
+        let [a, b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, false));
+        let result = each(|lane| a[lane].wrapping_add(b[lane]).wrapping_add(c[lane]));
+        return put(warp, op.d, &result, mask);
+    }
+    // A negated operand is its complement and a carry of one, but where another sum's carry comes in.
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, true));
+    let ones = [op.a, op.b, op.c].iter().map(|source| u32::from(source.negate)).sum::<u32>();
+    let carries = if extended { [op.from[0], op.from[1]].map(|from| warp.lanes(from)) } else { [0; 2] };
+    let more = if extended { 0 } else { ones };
+    let (mut result, mut one, mut two) = ([0; 32], 0, 0);
+    for lane in 0..32 {
+        let carry = bit(carries[0], lane) + bit(carries[1], lane) + more;
+        let (word, over) = words::add3(a[lane], b[lane], c[lane], carry);
+        result[lane] = word;
+        one |= u32::from(over > 0) << lane;
+        two |= u32::from(over > 1) << lane;
+    }
+    put(warp, op.d, &result, mask)?;
+    warp.put_predicate(op.to[0], one, mask);
+    warp.put_predicate(op.to[1], two, mask);
+    Ok(())
+}
+
+/// IMAD in its forms.
+#[inline(always)]
+pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Integer { extended, signed: is_signed, high } = op.detail else { return Ok(()) };
+    let carry = if extended { warp.lanes(op.from[0]) } else { 0 };
+    if matches!(op.opcode, O::ImadWide | O::UimadWide) || high {
+        let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
+        let [c, d] = warp.rows(pool, op.c);
+        // IMAD.HI adds its third source to the upper half.
+        let (mut over, mut flip) = (0, 0);
+        if op.b.negate {
+            flip = u64::MAX;
+        }
+        let result = each_wide(|lane| {
+            let product = (words::product(a[lane], b[lane], is_signed) ^ flip).wrapping_sub(flip);
+            let addend = if high { u64::from(c[lane]) << 32 } else { pair(c[lane], d[lane]) };
+            let addend =
+                if op.c.negate { if extended { !addend } else { addend.wrapping_neg() } } else { addend };
+            let (sum, first) = product.overflowing_add(addend);
+            let (sum, second) = sum.overflowing_add(u64::from(bit(carry, lane)));
+            over |= u32::from(first || second) << lane;
+            sum
+        });
+        if high {
+            put(warp, op.d, &result[1], mask)?;
+        } else {
+            put_wide(warp, op.d, &result, mask)?;
+        }
+        warp.put_predicate(op.to[0], over, mask);
+        return Ok(());
+    }
+    if !op.b.negate && !op.c.negate && !extended {
+        let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+        let result = each(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]));
+        return put(warp, op.d, &result, mask);
+    }
+    let a = *warp.row(pool, op.a.row);
+    let b = signed(warp, pool, op.b, false);
+    let c = signed(warp, pool, op.c, extended);
+    let result =
+        each(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]).wrapping_add(bit(carry, lane)));
+    put(warp, op.d, &result, mask)
+}
+
+/// Values of a table at three masks, first one highest.
+fn table(table: u8, masks: [u32; 3]) -> u32 {
+    words::logic(masks[0], masks[1], masks[2], table.into())
+}
+
+/// ISETP and PLOP3.
+#[inline(always)]
+pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    match op.detail {
+        Detail::Compare { accepted, combine: how, signed, extended, .. } => {
+            let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
+            let flip = u32::from(signed) << 31;
+            let less = lanes(|lane| (a[lane] ^ flip) < (b[lane] ^ flip));
+            let equal = lanes(|lane| a[lane] == b[lane]);
+            let of = |bit: u8, lanes: u32| if accepted >> bit & 1 == 1 { lanes } else { 0 };
+            let greater = !(less | equal);
+            // EX: where upper halves are equal, the lower halves' result stands.
+            let tie = if extended { equal & warp.lanes(op.from[2]) } else { of(1, equal) };
+            let result = of(0, less) | tie | of(2, greater);
+            let result = if accepted == 7 && !extended { u32::MAX } else { result };
+            let with = warp.lanes(op.from[0]);
+            warp.put_predicate(op.to[0], combine(result, with, how), mask);
+            warp.put_predicate(op.to[1], combine(!result, with, how), mask);
+        }
+        Detail::Table(first, second, _) => {
+            let masks = op.from.map(|from| warp.lanes(from));
+            warp.put_predicate(op.to[0], table(first, masks), mask);
+            warp.put_predicate(op.to[1], table(second, masks), mask);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Shifts, logic and counts.
+#[inline(always)]
+pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+    let result = match (op.opcode, op.detail) {
+        (_, Detail::Lea { shift, high, extended, signed }) => {
+            return lea(warp, op, pool, mask, (shift.into(), high, extended, signed));
+        }
+        (_, Detail::Shift(how)) => each(|lane| words::funnel(a[lane], b[lane], c[lane], how)),
+        (O::Lop3 | O::Ulop3, Detail::Table(table, _, all)) => {
+            let result = logic(a, b, c, table);
+            if op.to[0] != crate::op::TRUE {
+                let with = warp.lanes(op.from[0]);
+                let some = lanes(|lane| result[lane] != 0);
+                let some = if all { some & with } else { some | with };
+                warp.put_predicate(op.to[0], some, mask);
+            }
+            result
+        }
+        (O::Iabs, _) => each(|lane| b[lane].cast_signed().unsigned_abs()),
+        (O::Popc | O::Upopc, _) => {
+            let flip = if op.b.negate { u32::MAX } else { 0 };
+            each(|lane| (b[lane] ^ flip).count_ones())
+        }
+        (O::Brev | O::Ubrev, _) => each(|lane| b[lane].reverse_bits()),
+        (O::Flo | O::Uflo, Detail::Bits(signed, above)) => {
+            let flip = if op.b.negate { u32::MAX } else { 0 };
+            let found = each(|lane| words::leading(b[lane] ^ flip, signed, above));
+            // The predicate tells that no bit was found.
+            let none = lanes(|lane| found[lane] == u32::MAX);
+            warp.put_predicate(op.to[0], none, mask);
+            found
+        }
+        (O::Bmsk | O::Ubmsk, Detail::Bits(_, wrap)) => each(|lane| words::bit_mask(a[lane], b[lane], wrap)),
+        (O::Sgxt | O::Usgxt, Detail::Bits(signed, wrap)) => {
+            each(|lane| words::extend(a[lane], b[lane], signed, wrap))
+        }
+        (_, Detail::Bits(signed, _)) => {
+            each(|lane| words::absolute_difference(a[lane], b[lane], c[lane], signed))
+        }
+        _ => return Ok(()),
+    };
+    put(warp, op.d, &result, mask)
+}
+
+/// LOP3, with its commonest tables as they are.
+#[inline(always)]
+fn logic(a: &Row, b: &Row, c: &Row, table: u8) -> Row {
+    match table {
+        0xc0 => each(|lane| a[lane] & b[lane]),
+        0xfc => each(|lane| a[lane] | b[lane]),
+        0x3c => each(|lane| a[lane] ^ b[lane]),
+        _ => each(|lane| words::logic(a[lane], b[lane], c[lane], table.into())),
+    }
+}
+
+#[inline(always)]
+fn lea(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, how: (u32, bool, bool, bool)) -> Done {
+    let (shift, high, extended, sign) = how;
+    let (a, c) = (warp.row(pool, op.a.row), warp.row(pool, op.c.row));
+    let shifted = each(|lane| {
+        let upper = if sign { (a[lane].cast_signed() >> 31).cast_unsigned() } else { c[lane] };
+        let number = pair(a[lane], if high { upper } else { 0 });
+        // The pair is negated as a whole.
+        let number = if op.a.negate && !extended { number.wrapping_neg() } else { number };
+        let number = if high {
+            low(number >> 32 << shift | (number & u64::from(u32::MAX)) >> (32 - shift))
+        } else {
+            low(number << shift)
+        };
+        if op.a.negate && extended { !number } else { number }
+    });
+    let b = signed(warp, pool, op.b, true);
+    let one = if extended { 0 } else { u32::from(op.b.negate) };
+    let carries = if extended { warp.lanes(op.from[0]) } else { 0 };
+    let (mut result, mut over) = ([0; 32], 0);
+    for lane in 0..32 {
+        let (word, carry) = words::add3(shifted[lane], b[lane], 0, one + bit(carries, lane));
+        result[lane] = word;
+        over |= u32::from(carry > 0) << lane;
+    }
+    put(warp, op.d, &result, mask)?;
+    warp.put_predicate(op.to[0], over, mask);
+    Ok(())
+}
+
+/// The smaller or the larger one, by a predicate.
+#[inline(always)]
+pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Integer { signed: is_signed, .. } = op.detail else { return Ok(()) };
+    let [mut a, mut b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, false));
+    if op.opcode == O::Viaddmnmx {
+        a = each(|lane| a[lane].wrapping_add(b[lane]));
+        b = c;
+    }
+    let flip = u32::from(is_signed) << 31;
+    let smaller = warp.lanes(op.from[0]);
+    let first = lanes(|lane| ((a[lane] ^ flip) < (b[lane] ^ flip)) == (bit(smaller, lane) == 1));
+    let result = each(|lane| if bit(first, lane) == 1 { a[lane] } else { b[lane] });
+    put(warp, op.d, &result, mask)?;
+    warp.put_predicate(op.to[0], first, mask);
+    Ok(())
+}
+
+/// P2R and R2P: predicates as the low bits of a register.
+pub(super) fn packed_predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let [a, b] = [op.a, op.b].map(|source| *warp.row(pool, source.row));
+    if op.opcode == O::P2r {
+        let predicates: [u32; 7] = std::array::from_fn(|index| {
+            warp.lanes(Condition { index: u8::try_from(index).unwrap_or(0), negate: false })
+        });
+        let result = each(|lane| {
+            let packed = (0..7).fold(0, |word, index| word | bit(predicates[index], lane) << index);
+            a[lane] & !b[lane] | packed & b[lane]
+        });
+        return put(warp, op.d, &result, mask);
+    }
+    for index in 0..7_u8 {
+        let chosen = lanes(|lane| b[lane] >> index & 1 == 1);
+        let value = lanes(|lane| a[lane] >> index & 1 == 1);
+        warp.put_predicate(index, value, mask & chosen);
+    }
+    Ok(())
+}

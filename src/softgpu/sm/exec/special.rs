@@ -1,0 +1,76 @@
+//! Special registers.
+
+use gpuvmk_isa::Opcode as O;
+
+use super::{Context, Done, put, put_wide};
+use crate::fault::Cause;
+use crate::op::{Detail, Op};
+use crate::row::{LANES, Row, each, each_wide, low};
+use crate::warp::Warp;
+
+/// Numbers of special registers (contract, from two sources).
+mod number {
+    pub const LANE: u8 = 0x00;
+    pub const THREAD: u8 = 0x20;
+    pub const THREAD_X: u8 = 0x21;
+    pub const THREAD_Z: u8 = 0x23;
+    pub const CTA_X: u8 = 0x25;
+    pub const CTA_Z: u8 = 0x27;
+    pub const EQUAL: u8 = 0x38;
+    pub const LESS: u8 = 0x39;
+    pub const LESS_OR_EQUAL: u8 = 0x3a;
+    pub const GREATER: u8 = 0x3b;
+    pub const GREATER_OR_EQUAL: u8 = 0x3c;
+    pub const CLOCK_LOW: u8 = 0x50;
+    pub const CLOCK_HIGH: u8 = 0x51;
+    pub const TIMER_LOW: u8 = 0x52;
+    pub const TIMER_HIGH: u8 = 0x53;
+    pub const CLUSTER_CTA: u8 = 0x88;
+    pub const ZERO: u8 = 0xff;
+}
+
+/// Place of a lane's thread in its CTA.
+fn thread(warp: &Warp, block: [u32; 3], lane: usize) -> [u32; 3] {
+    let index = warp.index * 32 + u32::try_from(lane).unwrap_or(0);
+    let [x, y, _] = block.map(|size| size.max(1));
+    [index % x, index / x % y, index / x / y]
+}
+
+pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32) -> Done {
+    let Detail::Special(register) = op.detail else { return Ok(()) };
+    let clock = warp.count;
+    if matches!(op.opcode, O::Cs2r | O::Cs2ur) && matches!(register, number::CLOCK_LOW | number::TIMER_LOW) {
+        let time = if register == number::CLOCK_LOW { clock } else { context.view.timer() };
+        return put_wide(warp, op.d, &each_wide(|_| time), mask);
+    }
+    let block = context.launch.block;
+    let of_lane = |of: fn(u32) -> u32| each(|lane| of(1 << lane));
+    let same = |word: u32| -> Row { [word; LANES] };
+    let result = match register {
+        number::LANE => each(|lane| u32::try_from(lane).unwrap_or(0)),
+        number::THREAD => each(|lane| {
+            let [x, y, z] = thread(warp, block, lane);
+            x | y << 16 | z << 26
+        }),
+        number::THREAD_X..=number::THREAD_Z => {
+            let axis = usize::from(register - number::THREAD_X);
+            each(|lane| thread(warp, block, lane)[axis])
+        }
+        number::CTA_X..=number::CTA_Z => same(context.place[usize::from(register - number::CTA_X)]),
+        number::EQUAL => of_lane(|bit| bit),
+        number::LESS => of_lane(|bit| bit - 1),
+        number::LESS_OR_EQUAL => of_lane(|bit| bit | (bit - 1)),
+        number::GREATER => of_lane(|bit| !(bit | (bit - 1))),
+        number::GREATER_OR_EQUAL => of_lane(|bit| !(bit - 1)),
+        number::CLOCK_LOW => same(low(clock)),
+        number::CLOCK_HIGH => same(low(clock >> 32)),
+        number::TIMER_LOW => same(low(context.view.timer())),
+        number::TIMER_HIGH => same(low(context.view.timer() >> 32)),
+        number::CLUSTER_CTA | number::ZERO => same(0),
+        _ => return Err(Cause::NotExecuted(op.opcode)),
+    };
+    if op.opcode == O::Cs2r && register == number::ZERO {
+        return put_wide(warp, op.d, &[result; 2], mask);
+    }
+    put(warp, op.d, &result, mask)
+}

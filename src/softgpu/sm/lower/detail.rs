@@ -1,0 +1,339 @@
+//! Modifiers of instructions, with their types.
+
+use gpuvmk_isa::modifier::{
+    AccessType, BoolOp, Compare, Direction, FloatCompare, IntegerRounding, Mufu, NumberType, Permute,
+    ResultType, Scale, ShiftType, Vote,
+};
+use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction, CasMode, Match, Redux, Shuffle};
+use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
+
+use super::Lower;
+use crate::fault::Cause;
+use crate::numerics::convert::{self, Integer};
+use crate::numerics::format::{Format, Rounding};
+use crate::numerics::integer::{self, Funnel};
+use crate::numerics::mufu::Function;
+use crate::numerics::{float, half};
+use crate::op::{Detail, Op, Space, Unit};
+
+fn number(instruction: &Instruction, role: Role) -> u8 {
+    match instruction.operand(role) {
+        Some(Operand::Number(number)) => u8::try_from(number).unwrap_or(0),
+        Some(Operand::Barrier(number) | Operand::Special(number)) => number,
+        _ => 0,
+    }
+}
+
+fn rounding(instruction: &Instruction) -> Rounding {
+    let integer = instruction.get::<IntegerRounding>() as u32;
+    if integer == 0 { Rounding::of(instruction.rounding() as u32) } else { Rounding::of(integer) }
+}
+
+fn float_mode(instruction: &Instruction) -> float::Mode {
+    float::Mode {
+        rounding: rounding(instruction),
+        flush: instruction.flag(Kind::Ftz),
+        zero_wins: instruction.flag(Kind::Fmz),
+        saturate: instruction.flag(Kind::Sat),
+    }
+}
+
+fn half_mode(instruction: &Instruction) -> half::Mode {
+    half::Mode {
+        format: if instruction.flag(Kind::Bf16V2) { Format::BFLOAT } else { Format::HALF },
+        flush: instruction.flag(Kind::Ftz),
+        saturate: instruction.flag(Kind::Sat),
+        relu: instruction.flag(Kind::Relu),
+        zero_wins: instruction.flag(Kind::Fmz),
+    }
+}
+
+/// Signed, unless the instruction says otherwise.
+fn signed(instruction: &Instruction) -> bool {
+    !matches!(instruction.get::<NumberType>(), NumberType::U32 | NumberType::U64)
+}
+
+const fn scale(scale: Scale) -> i8 {
+    match scale {
+        Scale::None => 0,
+        Scale::D2 => -1,
+        Scale::D4 => -2,
+        Scale::D8 => -3,
+        Scale::M2 => 1,
+        Scale::M4 => 2,
+        Scale::M8 => 3,
+    }
+}
+
+const fn unit(access: AccessType) -> Unit {
+    match access {
+        AccessType::U8 => Unit::Small(1, false),
+        AccessType::S8 => Unit::Small(1, true),
+        AccessType::U16 => Unit::Small(2, false),
+        AccessType::S16 => Unit::Small(2, true),
+        AccessType::B32 => Unit::Words(1),
+        AccessType::B64 => Unit::Words(2),
+        AccessType::B128 | AccessType::UB128 => Unit::Words(4),
+    }
+}
+
+const fn space(opcode: O) -> Option<Space> {
+    Some(match opcode {
+        O::Ldg | O::Stg | O::Atomg | O::AtomgCas | O::Red | O::Redg => Space::Global,
+        O::Ld | O::St | O::Atom | O::AtomCas => Space::Generic,
+        O::Lds | O::Sts | O::Atoms | O::AtomsCas => Space::Shared,
+        O::Ldl | O::Stl => Space::Local,
+        _ => return None,
+    })
+}
+
+/// The format of a float's type.
+const fn format(number: NumberType) -> Option<Format> {
+    Some(match number {
+        NumberType::F16 => Format::HALF,
+        NumberType::Bf16 => Format::BFLOAT,
+        NumberType::F64 => Format::DOUBLE,
+        NumberType::F32 | NumberType::None => Format::SINGLE,
+        _ => return None,
+    })
+}
+
+const fn result_format(number: ResultType) -> Option<Format> {
+    Some(match number {
+        ResultType::F16 => Format::HALF,
+        ResultType::Bf16 => Format::BFLOAT,
+        ResultType::F64 => Format::DOUBLE,
+        ResultType::F32 | ResultType::None => Format::SINGLE,
+        _ => return None,
+    })
+}
+
+const fn integer(number: NumberType) -> Option<Integer> {
+    let (bits, signed) = match number {
+        NumberType::U8 => (8, false),
+        NumberType::S8 => (8, true),
+        NumberType::U16 => (16, false),
+        NumberType::S16 => (16, true),
+        NumberType::U32 => (32, false),
+        NumberType::S32 | NumberType::None => (32, true),
+        NumberType::U64 => (64, false),
+        NumberType::S64 => (64, true),
+        _ => return None,
+    };
+    Some(Integer { bits, signed })
+}
+
+const fn result_integer(number: ResultType) -> Option<Integer> {
+    let (bits, signed) = match number {
+        ResultType::U8 => (8, false),
+        ResultType::S8 => (8, true),
+        ResultType::U16 => (16, false),
+        ResultType::S16 => (16, true),
+        ResultType::U32 => (32, false),
+        ResultType::S32 | ResultType::None => (32, true),
+        ResultType::U64 => (64, false),
+        ResultType::S64 => (64, true),
+        _ => return None,
+    };
+    Some(Integer { bits, signed })
+}
+
+impl Lower<'_> {
+    /// The modifiers of an instruction, whose operands are in `op`: those of memory are put there.
+    pub(super) fn detail(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Detail, Cause> {
+        let not_executed = Cause::NotExecuted(op.opcode);
+        if let Some(detail) = self.of_memory(instruction, op)? {
+            return Ok(detail);
+        }
+        if let Some(detail) = of_integers(instruction, op) {
+            return Ok(detail);
+        }
+        if let Some(detail) = of_floats(instruction, op) {
+            return Ok(detail);
+        }
+        of_control(instruction, op).ok_or(not_executed)
+    }
+
+    fn of_memory(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Option<Detail>, Cause> {
+        let access = unit(instruction.get());
+        if let Some(space) = space(op.opcode) {
+            let not_executed = Cause::NotExecuted(op.opcode);
+            let (base, mut place) =
+                self.address(instruction.operand(Role::Address), space)?.ok_or(not_executed)?;
+            // Global and generic addresses have 64 bits with .E.
+            place.wide |= instruction.flag(Kind::E) && matches!(space, Space::Global | Space::Generic);
+            op.a = base;
+            op.b = self.source(instruction.operand(Role::Data), false)?;
+            let atomic = matches!(
+                op.opcode,
+                O::Atomg | O::AtomgCas | O::Red | O::Redg | O::Atom | O::AtomCas | O::Atoms | O::AtomsCas
+            );
+            return Ok(Some(if atomic {
+                let told = matches!(instruction.get::<CasMode>(), CasMode::CastSpin);
+                Detail::Atomic(place, instruction.get(), instruction.get(), told)
+            } else {
+                Detail::Move(place, access)
+            }));
+        }
+        if !matches!(op.opcode, O::Ldc | O::Uldc | O::Ldcu) {
+            return Ok(None);
+        }
+        Ok(match instruction.operand(Role::Address) {
+            Some(Operand::ConstAt { bank, base, offset }) => {
+                op.a.row = self.register(base)?;
+                Some(Detail::Constant(bank, offset, access))
+            }
+            Some(Operand::ConstAtUniform { bank, base, offset }) => {
+                op.a.row = Self::uniform(base.0);
+                Some(Detail::Constant(bank, offset, access))
+            }
+            Some(Operand::Const { bank, offset, .. }) => {
+                Some(Detail::Constant(bank, i32::from(offset), access))
+            }
+            _ => None,
+        })
+    }
+}
+
+fn of_integers(instruction: &Instruction, op: &Op) -> Option<Detail> {
+    let flag = |kind| instruction.flag(kind);
+    Some(match op.opcode {
+        O::Mov | O::Umov | O::Sel | O::Usel | O::Viadd | O::Popc | O::Upopc | O::Brev | O::Ubrev => {
+            Detail::None
+        }
+        O::P2r | O::R2p | O::Iabs => Detail::None,
+        O::Iadd3 | O::Uiadd3 => Detail::Integer { extended: flag(Kind::X), signed: false, high: false },
+        O::Imad | O::ImadWide | O::ImadHi | O::Uimad | O::UimadWide | O::UimadHi => Detail::Integer {
+            extended: flag(Kind::X),
+            signed: signed(instruction),
+            high: matches!(op.opcode, O::ImadHi | O::UimadHi),
+        },
+        O::Imnmx | O::Vimnmx | O::Uvimnmx | O::Viaddmnmx => {
+            Detail::Integer { extended: false, signed: signed(instruction), high: false }
+        }
+        O::Lea | O::Ulea => Detail::Lea {
+            shift: number(instruction, Role::Table),
+            high: flag(Kind::Hi),
+            extended: flag(Kind::X),
+            signed: flag(Kind::Sx32),
+        },
+        O::Lop3 | O::Ulop3 => Detail::Table(number(instruction, Role::Table), 0, flag(Kind::Pand)),
+        O::Plop3 | O::Uplop3 => {
+            Detail::Table(number(instruction, Role::Table), number(instruction, Role::Table2), false)
+        }
+        O::Isetp | O::Uisetp => Detail::Compare {
+            accepted: instruction.get::<Compare>() as u8,
+            combine: instruction.get(),
+            signed: signed(instruction),
+            extended: flag(Kind::Ex),
+            flush: false,
+            number: false,
+        },
+        O::Shf | O::Ushf => {
+            let what = instruction.get::<ShiftType>();
+            Detail::Shift(Funnel {
+                right: matches!(instruction.get::<Direction>(), Direction::Right),
+                high: flag(Kind::Hi),
+                wide: matches!(what, ShiftType::S64 | ShiftType::U64),
+                signed: matches!(what, ShiftType::S64 | ShiftType::S32),
+                wrap: flag(Kind::Wrap),
+            })
+        }
+        O::Prmt | O::Uprmt => Detail::Permute(integer::Permute::of(instruction.get::<Permute>() as u32)?),
+        O::Flo | O::Uflo => Detail::Bits(!matches!(instruction.get(), NumberType::U32), flag(Kind::Sh)),
+        O::Bmsk | O::Ubmsk => Detail::Bits(false, flag(Kind::Wrap)),
+        O::Sgxt | O::Usgxt => Detail::Bits(signed(instruction), flag(Kind::Wrap)),
+        O::Vabsdiff => Detail::Bits(signed(instruction), false),
+        _ => return None,
+    })
+}
+
+fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
+    let flag = |kind| instruction.flag(kind);
+    let compare = |accepted| Detail::Compare {
+        accepted,
+        combine: instruction.get(),
+        signed: false,
+        extended: false,
+        flush: flag(Kind::Ftz),
+        number: flag(Kind::Bf),
+    };
+    Some(match op.opcode {
+        O::Fadd | O::Fmul | O::Ffma | O::Fswzadd | O::Fsel | O::Fchk => {
+            Detail::Float(float_mode(instruction), scale(instruction.get()))
+        }
+        O::Fmnmx => {
+            let nan = i8::from(flag(Kind::Nan));
+            Detail::Float(float_mode(instruction), nan)
+        }
+        O::Fset | O::Fsetp | O::Dsetp => compare(instruction.get::<FloatCompare>() as u8),
+        O::Mufu => Detail::Function(Function::of(instruction.get::<Mufu>() as u32)?),
+        O::Dadd | O::Dmul | O::Dfma => Detail::Double(rounding(instruction)),
+        O::Hadd2 | O::Hfma2 | O::Hfma2Mma | O::Hmul2 | O::Hmnmx2 => Detail::Half(half_mode(instruction)),
+        O::Hsetp2 | O::Hset2 => Detail::HalfCompare(
+            half_mode(instruction),
+            instruction.get::<FloatCompare>() as u8,
+            instruction.get::<BoolOp>(),
+            flag(Kind::HAnd) || flag(Kind::Bf),
+        ),
+        O::F2f | O::Frnd => Detail::FloatFloat(
+            format(instruction.get())?,
+            if op.opcode as u8 == O::Frnd as u8 {
+                format(instruction.get())?
+            } else {
+                result_format(instruction.get())?
+            },
+            float_mode(instruction),
+        ),
+        O::F2i => Detail::FloatInteger(
+            format(instruction.get())?,
+            result_integer(instruction.get())?,
+            float_mode(instruction),
+        ),
+        O::I2f | O::I2fp => Detail::IntegerFloat(
+            integer(instruction.get())?,
+            result_format(instruction.get())?,
+            rounding(instruction),
+        ),
+        O::F2fp => Detail::Pack(convert::Pack {
+            to: match instruction.get::<ResultType>() {
+                ResultType::Bf16 => Format::BFLOAT,
+                ResultType::F16 | ResultType::None => Format::HALF,
+                _ => return None,
+            },
+            rounding: rounding(instruction),
+            relu: flag(Kind::Relu),
+            flush: flag(Kind::Ftz),
+        }),
+        _ => return None,
+    })
+}
+
+fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
+    Some(match op.opcode {
+        O::Nop | O::Exit | O::Yield | O::Nanosleep | O::Membar | O::Errbar | O::Cgaerrbar | O::Depbar => {
+            Detail::None
+        }
+        O::Cctl | O::Ldgdepbar | O::Warpsync | O::Bpt | O::Kill => Detail::None,
+        O::R2ur => Detail::None,
+        O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => Detail::Special(number(instruction, Role::Special)),
+        O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::RetRel | O::RetAbs => {
+            match instruction.operand(Role::Target) {
+                Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
+                _ => Detail::Target(0),
+            }
+        }
+        O::Bssy | O::Bsync | O::Break | O::BmovToReg | O::BmovFromReg => {
+            Detail::Barrier(number(instruction, Role::Barrier))
+        }
+        O::Vote | O::Voteu => Detail::Choice(instruction.get::<Vote>() as u8, 0),
+        O::Match => Detail::Choice(instruction.get::<Match>() as u8, 0),
+        O::Redux => Detail::Choice(instruction.get::<Redux>() as u8, u8::from(signed(instruction))),
+        O::Shfl => Detail::Shuffle(instruction.get::<Shuffle>()),
+        O::Bar => Detail::Choice(
+            instruction.get::<BarrierMode>() as u8,
+            instruction.get::<BarrierReduction>() as u8,
+        ),
+        _ => return None,
+    })
+}

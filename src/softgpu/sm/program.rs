@@ -1,0 +1,75 @@
+//! Code of a launch, decoded by pages at first use.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvmk_isa::{Arch, Word, decode};
+
+use crate::fault::Cause;
+use crate::launch::Constants;
+use crate::lower::{Lower, Pool};
+use crate::memory::View;
+use crate::op::Op;
+use crate::row::Row;
+
+/// Bytes of code that are decoded together.
+pub(crate) const PAGE: u64 = 4096;
+const WORDS: usize = PAGE as usize / 4;
+
+/// Pages that are kept: 64 MiB at most. More are decoded again.
+const PAGES: usize = 512;
+
+/// A page of code, ready to run.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub ops: Vec<Result<Op, Cause>>,
+    pub pool: Vec<Row>,
+}
+
+/// The code that a launch has reached. It stays as it was first read.
+#[derive(Debug)]
+pub(crate) struct Program {
+    arch: Arch,
+    registers: u16,
+    constants: Constants,
+    pages: Mutex<HashMap<u64, Arc<Page>>>,
+}
+
+impl Program {
+    pub fn new(arch: Arch, registers: u16, constants: Constants) -> Self {
+        Self { arch, registers, constants, pages: Mutex::default() }
+    }
+
+    pub fn constants(&self) -> &Constants {
+        &self.constants
+    }
+
+    /// The page at an address, which is a multiple of a page's size.
+    pub fn page(&self, address: u64, view: &mut dyn View) -> Result<Arc<Page>, Cause> {
+        let pages = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(page) = pages().get(&address) {
+            return Ok(Arc::clone(page));
+        }
+        let mut words = vec![0; WORDS];
+        view.load(address, &mut words)?;
+        let page = Arc::new(self.decode(&words));
+        let mut pages = pages();
+        if pages.len() >= PAGES {
+            pages.clear();
+        }
+        pages.insert(address, Arc::clone(&page));
+        Ok(page)
+    }
+
+    fn decode(&self, words: &[u32]) -> Page {
+        let mut pool = Pool::default();
+        let mut lower = Lower { registers: self.registers, constants: &self.constants, pool: &mut pool };
+        let instruction = |words: &[u32]| {
+            let word = words.iter().rev().fold(0_u128, |word, next| word << 32 | u128::from(*next));
+            let instruction = decode(self.arch, Word(word)).map_err(|_| Cause::NoInstruction(word))?;
+            lower.instruction(&instruction)
+        };
+        let ops = words.chunks_exact(4).map(instruction).collect();
+        Page { ops, pool: pool.rows }
+    }
+}

@@ -1,0 +1,247 @@
+//! A warp: its rows, and its lanes' groups, which converge at barriers.
+
+use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
+use crate::row::{ALL, LANES, Row, ZERO, blend, mask};
+
+/// Lanes that run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub pc: u64,
+    pub mask: u32,
+}
+
+/// What a parked group waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The other lanes of a convergence barrier.
+    Convergence(u8),
+    /// Lanes of a mask (WARPSYNC).
+    Lanes(u32),
+    /// The CTA.
+    Cta(u8),
+}
+
+/// How many lanes arrived at a barrier, and for how many of them a predicate held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    pub holds: u32,
+    pub arrived: u32,
+}
+
+/// Convergence barriers of a warp.
+const BARRIERS: usize = 16;
+
+/// A warp.
+#[derive(Debug)]
+pub(crate) struct Warp {
+    rows: Box<[Row]>,
+    predicates: [u32; 16],
+    /// The group that runs; no lanes if none can.
+    pub group: Group,
+    ready: Vec<Group>,
+    parked: Vec<(Group, Wait)>,
+    barriers: [u32; BARRIERS],
+    /// Lanes that have not ended.
+    pub live: u32,
+    /// Instructions that it ran.
+    pub count: u64,
+    /// Place in its CTA.
+    pub index: u32,
+    /// Result of the last reduction of a CTA barrier.
+    pub reduction: Reduction,
+}
+
+impl Warp {
+    pub fn new(registers: u16, entry: u64, threads: u32, index: u32) -> Self {
+        let lanes = mask(|lane| u64::from(index) * 32 + (lane as u64) < u64::from(threads));
+        let mut predicates = [0; 16];
+        predicates[usize::from(TRUE)] = ALL;
+        predicates[usize::from(TRUE) + 8] = ALL;
+        Self {
+            rows: vec![ZERO; usize::from(UNIFORM_ROWS + registers)].into(),
+            predicates,
+            group: Group { pc: entry, mask: lanes },
+            ready: Vec::new(),
+            parked: Vec::new(),
+            barriers: [0; BARRIERS],
+            live: lanes,
+            count: 0,
+            index,
+            reduction: Reduction::default(),
+        }
+    }
+
+    /// A row of the warp, or of a page's pool. One that is not there reads as zero.
+    #[inline(always)]
+    pub fn row<'a>(&'a self, pool: &'a [Row], row: u16) -> &'a Row {
+        let index = usize::from(row);
+        if let Some(row) = self.rows.get(index) {
+            return row;
+        }
+        pool.get(index.wrapping_sub(usize::from(POOL))).unwrap_or(&ZERO)
+    }
+
+    /// Both halves of a source of 64 bits.
+    #[inline(always)]
+    pub fn rows<'a>(&'a self, pool: &'a [Row], source: Source) -> [&'a Row; 2] {
+        [self.row(pool, source.row), self.row(pool, source.high)]
+    }
+
+    /// Writes lanes of a row. The zero row keeps nothing; false if there is no such row.
+    #[inline(always)]
+    pub fn put(&mut self, row: u16, value: &Row, mask: u32) -> bool {
+        if row == ZERO_ROW {
+            return true;
+        }
+        let Some(to) = self.rows.get_mut(usize::from(row)) else { return false };
+        blend(to, value, mask);
+        true
+    }
+
+    /// Lanes for which a condition holds.
+    #[inline(always)]
+    pub fn lanes(&self, condition: Condition) -> u32 {
+        let lanes = self.predicates[usize::from(condition.index) % 16];
+        if condition.negate { !lanes } else { lanes }
+    }
+
+    /// Writes lanes of a predicate; the one that is true keeps nothing.
+    #[inline(always)]
+    pub fn put_predicate(&mut self, index: u8, value: u32, mask: u32) {
+        if index & TRUE != TRUE {
+            let to = &mut self.predicates[usize::from(index) % 16];
+            *to = *to & !mask | value & mask;
+        }
+    }
+
+    /// The participants of a convergence barrier.
+    pub fn barrier(&mut self, index: u8) -> &mut u32 {
+        &mut self.barriers[usize::from(index) % BARRIERS]
+    }
+
+    /// Splits `mask` off the running group: it goes on at `pc`, the others wait for their turn where they
+    /// are.
+    pub fn branch(&mut self, pc: u64, mask: u32) {
+        let rest = self.group.mask & !mask;
+        if rest != 0 {
+            self.ready.push(Group { pc: self.group.pc, mask: rest });
+        }
+        self.group = Group { pc, mask };
+    }
+
+    /// Lets `mask` of the running group go on at `pc` in its turn.
+    pub fn part(&mut self, pc: u64, mask: u32) {
+        self.ready.push(Group { pc, mask });
+        self.group.mask &= !mask;
+    }
+
+    /// Parks the running group, and takes another one.
+    pub fn park(&mut self, wait: Wait) {
+        self.parked.push((self.group, wait));
+        self.group.mask = 0;
+        self.release();
+        self.next();
+    }
+
+    /// Ends lanes.
+    pub fn exit(&mut self, mask: u32) {
+        self.live &= !mask;
+        self.group.mask &= !mask;
+        if !self.parked.is_empty() {
+            self.release();
+        }
+        if self.group.mask == 0 {
+            self.next();
+        }
+    }
+
+    /// Removes lanes from a convergence barrier.
+    pub fn leave(&mut self, barrier: u8, mask: u32) {
+        *self.barrier(barrier) &= !mask;
+        self.release();
+    }
+
+    /// Takes a group that may run.
+    fn next(&mut self) {
+        self.group = self.ready.pop().unwrap_or(Group { pc: 0, mask: 0 });
+    }
+
+    /// Lets the group that waited longest run. The others get their turns, too.
+    pub fn rotate(&mut self) {
+        if !self.ready.is_empty() {
+            let oldest = self.ready.remove(0);
+            if self.group.mask != 0 {
+                self.ready.push(self.group);
+            }
+            self.group = oldest;
+        }
+    }
+
+    /// Whether other groups wait for their turn.
+    #[inline(always)]
+    pub fn is_split(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn waiting(&self, wait: Wait) -> u32 {
+        let of = |(group, what): &(Group, Wait)| if *what == wait { group.mask } else { 0 };
+        self.parked.iter().map(of).fold(0, |all, mask| all | mask)
+    }
+
+    /// Makes ready who has waited long enough.
+    fn release(&mut self) {
+        let mut index = 0;
+        while let Some((_, wait)) = self.parked.get(index).copied() {
+            let required = match wait {
+                Wait::Convergence(barrier) => *self.barrier(barrier) & self.live,
+                Wait::Lanes(mask) => mask & self.live,
+                // The CTA wakes them.
+                Wait::Cta(_) => {
+                    index += 1;
+                    continue;
+                }
+            };
+            if required & !self.waiting(wait) == 0 {
+                self.wake(wait);
+                index = 0;
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Makes ready all that wait for something; those that stand at the same instruction are one group then.
+    pub fn wake(&mut self, wait: Wait) {
+        let mut groups: Vec<Group> = Vec::new();
+        self.parked.retain(|(group, what)| {
+            if *what != wait {
+                return true;
+            }
+            match groups.iter_mut().find(|other| other.pc == group.pc) {
+                Some(other) => other.mask |= group.mask,
+                None => groups.push(*group),
+            }
+            false
+        });
+        self.ready.append(&mut groups);
+    }
+
+    /// A barrier of the CTA has opened.
+    pub fn barrier_opened(&mut self, barrier: u8, reduction: Reduction) {
+        self.wake(Wait::Cta(barrier));
+        self.resume();
+        self.reduction = reduction;
+    }
+
+    /// Takes a group, if none runs.
+    pub fn resume(&mut self) {
+        if self.group.mask == 0 {
+            self.next();
+        }
+    }
+
+    /// The value of a lane that runs: the lowest one's.
+    pub fn first_lane(mask: u32) -> usize {
+        (mask.trailing_zeros() as usize).min(LANES - 1)
+    }
+}
