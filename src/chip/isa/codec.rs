@@ -12,6 +12,9 @@ struct ModBits {
     half: Bits,
 }
 
+/// Bit that complements BRA's uniform register.
+const BRANCH_NOT: Bits = Bits::new(30, 1);
+
 const fn mod_bits(lo: u8, mods: Mods) -> ModBits {
     let packed = matches!(mods, Mods::Half);
     let (neg, abs, half) = match lo {
@@ -21,7 +24,11 @@ const fn mod_bits(lo: u8, mods: Mods) -> ModBits {
     };
     let none = Bits::new(0, 0);
     ModBits {
-        neg: if matches!(mods, Mods::None) { none } else { Bits::new(neg, 1) },
+        neg: match (mods, lo) {
+            (Mods::None, _) => none,
+            (Mods::Not, 24) => BRANCH_NOT,
+            _ => Bits::new(neg, 1),
+        },
         abs: if matches!(mods, Mods::NegAbs | Mods::Half) { Bits::new(abs, 1) } else { none },
         half: if packed { Bits::new(half, 2) } else { none },
     }
@@ -34,6 +41,8 @@ pub(crate) struct Codec {
 }
 
 const OFFSET: Bits = Bits::new(38, 16);
+/// LDCU counts bytes from one bit lower.
+const OFFSET_UNIFORM: Bits = Bits::new(37, 17);
 const BANK: Bits = Bits::new(54, 5);
 
 fn signed(value: u64, len: u8) -> i64 {
@@ -131,6 +140,7 @@ impl Codec {
                 let high = signed(word.get(Bits::new(34, 48)), 48) << 8;
                 Operand::Target((high | i64::from(word.small(Bits::new(16, 8)))) * 4)
             }
+            SlotKind::Target58 => Operand::Target(signed(word.get(Bits::new(24, 58)), 58)),
             SlotKind::Target30 => Operand::Target(signed(word.get(Bits::new(34, 30)), 30) * 4),
             SlotKind::Memory(memory) => self.read_memory(word, &memory),
             SlotKind::ConstMemory => Operand::ConstAt {
@@ -141,7 +151,7 @@ impl Codec {
             SlotKind::ConstMemoryUniform => Operand::ConstAtUniform {
                 bank: word.small(BANK),
                 base: self.ureg(word, 24),
-                offset: offset(signed(word.get(OFFSET), 16)),
+                offset: offset(signed(word.get(OFFSET_UNIFORM), 17)),
             },
             SlotKind::ConstPlain => Operand::Const {
                 bank: word.small(BANK),
@@ -213,6 +223,9 @@ impl Codec {
                 let words = (bytes / 4).cast_unsigned();
                 word.with(Bits::new(34, 48), words >> 8).with(Bits::new(16, 8), words & 0xff)
             }
+            (SlotKind::Target58, Operand::Target(bytes)) => {
+                word.with(Bits::new(24, 58), bytes.cast_unsigned())
+            }
             (SlotKind::Target30, Operand::Target(bytes)) => {
                 word.with(Bits::new(34, 30), (bytes / 4).cast_unsigned())
             }
@@ -225,7 +238,7 @@ impl Codec {
                 .with(OFFSET, i64::from(offset).cast_unsigned()),
             (SlotKind::ConstMemoryUniform, Operand::ConstAtUniform { bank, base, offset }) => self
                 .put_ureg(word.with(BANK, bank.into()), 24, base)
-                .with(OFFSET, i64::from(offset).cast_unsigned()),
+                .with(OFFSET_UNIFORM, i64::from(offset).cast_unsigned()),
             (SlotKind::ConstPlain, Operand::Const { bank, offset, .. }) => {
                 word.with(BANK, bank.into()).with(OFFSET, offset.into())
             }
@@ -278,6 +291,7 @@ impl Codec {
             SlotKind::Special(lo) => Bits::new(lo, 8).mask(),
             SlotKind::Target48 => Bits::new(34, 48).mask(),
             SlotKind::Target56 => Bits::new(34, 48).mask() | Bits::new(16, 8).mask(),
+            SlotKind::Target58 => Bits::new(24, 58).mask(),
             SlotKind::Target30 => Bits::new(34, 30).mask(),
             SlotKind::Memory(memory) => {
                 let register = |at: Option<u8>| at.map_or(0, |lo| uniform(lo, self.arch).mask());
@@ -289,7 +303,9 @@ impl Codec {
                     | memory.stride.map_or(0, Bits::mask)
             }
             SlotKind::ConstMemory => constant | Bits::new(24, 8).mask(),
-            SlotKind::ConstMemoryUniform => constant | uniform(24, self.arch).mask(),
+            SlotKind::ConstMemoryUniform => {
+                BANK.mask() | OFFSET_UNIFORM.mask() | uniform(24, self.arch).mask()
+            }
             SlotKind::ConstPlain => constant,
         }
     }

@@ -124,6 +124,14 @@ modifiers! {
         SignedA "S8",
         /// Signed saturation of integer sums.
         SatInt "SAT",
+        /// Both results in one register (F2FP).
+        Pack "PACK_AB",
+        /// The value is clamped to the largest finite one.
+        SatFinite "SATFINITE",
+        /// The branch depends on any lane of the warp.
+        AnyLane "ANY",
+        /// Small integers are spread (SULD and so on do not have it).
+        F16 "F16",
         /// The predicate is and-ed, not or-ed (LOP3).
         Pand "PAND",
         /// Collective.
@@ -138,7 +146,7 @@ modifiers! {
     /// Comparison of floats; the second eight also hold when an operand is NaN.
     FloatCompare {
         F "F", Lt "LT", Eq "EQ", Le "LE", Gt "GT", Ne "NE", Ge "GE", Num "NUM",
-        Nan "NAN", Ltu "LTU", Equ "EQU", Leu "LEU", Gtu "GTU", Neu "NEU", Geu "GEU", T "T",
+        Nan "NAN", Ltu "LTU", Equ "EQU", Leu "LEU", Gtu "GTU", Neu "NEU", Geu "GEU", T "T", Min "MIN", Max "MAX",
     }
     /// How a comparison's result is combined with a predicate.
     BoolOp { And "AND", Or "OR", Xor "XOR" }
@@ -152,6 +160,14 @@ modifiers! {
         None "", U8 "U8", S8 "S8", U16 "U16", S16 "S16", U32 "U32", S32 "S32", U64 "U64", S64 "S64",
         F16 "F16", F32 "F32", F64 "F64", Bf16 "BF16", Tf32 "TF32",
     }
+    /// Type of the second source.
+    SecondType { None "", U8 "U8", S8 "S8", U4 "U4", S4 "S4" }
+    /// How a branch is taken.
+    Branch { Plain "", Uniform "U", Divergent "DIV", Converged "CONV" }
+    /// Which byte of predicates (P2R).
+    Byte { B0 "", B1 "B1", B2 "B2", B3 "B3" }
+    /// How LDC treats its index.
+    Index { Plain "", Il "IL", Is "IS", Isl "ISL" }
     /// What a load or store moves.
     AccessType { U8 "U8", S8 "S8", U16 "U16", S16 "S16", B32 "", B64 "64", B128 "128", UB128 "U.128" }
     /// What an atomic operates on.
@@ -201,7 +217,7 @@ modifiers! {
     /// What a barrier reduces.
     BarrierReduction { Popc "POPC", And "AND", Or "OR" }
     /// Order of a memory barrier.
-    FenceOrder { Sc "SC", All "ALL" }
+    FenceOrder { Sc "SC", All "ALL", Mmio "MMIO" }
     /// Scope of a memory barrier.
     FenceScope { Cta "CTA", Sm "SM", Gpu "GPU", Sys "SYS", Vc "VC" }
     /// Kind of a convergence barrier (SM120).
@@ -211,7 +227,8 @@ modifiers! {
     /// How many matrices LDSM loads.
     MatrixCount { One "", Two "2", Four "4" }
     /// Shape of a matrix product.
-    MatrixShape { S1688 "1688", S16816 "16816", S1684 "1684" }
+    MatrixShape { S1688 "1688", S16816 "16816", S1684 "1684", S8816 "8816", S8832 "8832", S16832 "16832",
+        S16864 "16864" }
     /// Scale of a product (FMUL).
     Scale { None "", D2 "D2", D4 "D4", D8 "D8", M8 "M8", M4 "M4", M2 "M2" }
     /// Target of a trap.

@@ -28,7 +28,7 @@ opcodes! {
     Sgxt "SGXT", Usgxt "USGXT", Idp4a "IDP.4A", Idp2a "IDP.2A", Vabsdiff "VABSDIFF", P2r "P2R", R2p "R2P",
     Up2ur "UP2UR", Ur2up "UR2UP",
     Lepc "LEPC",
-    Fadd "FADD", Fmul "FMUL", Ffma "FFMA", Fmnmx "FMNMX", Fsel "FSEL", Fset "FSET", Fsetp "FSETP",
+    Fadd "FADD", Uffma "UFFMA", Fmul "FMUL", Ffma "FFMA", Fmnmx "FMNMX", Fsel "FSEL", Fset "FSET", Fsetp "FSETP",
     Fswzadd "FSWZADD", Fchk "FCHK", Mufu "MUFU", Frnd "FRND", F2f "F2F", F2i "F2I", I2f "I2F", I2fp "I2FP",
     F2fp "F2FP", I2i "I2I", I2ip "I2IP",
     Dadd "DADD", Dmul "DMUL", Dfma "DFMA", Dsetp "DSETP",

@@ -4,17 +4,16 @@ mod number;
 mod rules;
 mod special;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::arch::Arch;
-use crate::codec::Codec;
 use crate::instruction::Instruction;
 use crate::operand::{Address, Half, Operand, Pred, Reg, SourceModifiers, UPred, UReg};
-use crate::row::{Number, Show, Slot, SlotKind};
+use crate::row::{Number, Show, Slot};
 
 impl fmt::Display for Instruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text_at(f, None)
+        f.write_str(self.text(None)?.trim_end())
     }
 }
 
@@ -24,12 +23,13 @@ pub struct At<'a>(pub &'a Instruction, pub u64);
 
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.text_at(f, Some(self.1))
+        f.write_str(self.0.text(Some(self.1))?.trim_end())
     }
 }
 
 impl Instruction {
-    fn text_at(&self, f: &mut fmt::Formatter<'_>, address: Option<u64>) -> fmt::Result {
+    fn text(&self, address: Option<u64>) -> Result<String, fmt::Error> {
+        let mut f = String::new();
         if self.guard.pred != Pred::TRUE || self.guard.not {
             let not = if self.guard.not { "!" } else { "" };
             let file = if rules::guard_is_uniform(self) { "U" } else { "" };
@@ -38,18 +38,25 @@ impl Instruction {
                 Pred(number) => write!(f, "@{not}{file}P{number} ")?,
             }
         }
-        f.write_str(&rules::mnemonic(self))?;
+        f.push_str(&rules::mnemonic(self));
         let mut separator = " ";
+        let mut before = None;
         for (slot, operand) in self.row.slots.iter().zip(self.operands) {
             let Some(operand) = operand else { continue };
             if !self.shows(slot, operand) {
                 continue;
             }
             let text = self.operand_text(slot, operand, address);
+            if let Some(previous) = before {
+                separator = rules::separator(self, previous, slot.role);
+            }
             write!(f, "{separator}{text}")?;
-            separator = rules::separator(self, slot);
+            if rules::prints_twice(self) {
+                write!(f, ", {text}")?;
+            }
+            before = Some(slot.role);
         }
-        Ok(())
+        Ok(f)
     }
 
     fn shows(&self, slot: &Slot, operand: Operand) -> bool {
@@ -65,27 +72,15 @@ impl Instruction {
     }
 
     fn operand_text(&self, slot: &Slot, operand: Operand, address: Option<u64>) -> String {
-        let codec = Codec { arch: self.arch, form: self.form };
-        let place = match codec.resolve(slot) {
-            SlotKind::Reg(lo, _) | SlotKind::UReg(lo, _) => lo,
-            _ => 32,
-        };
-        let reuse = match place {
-            24 => self.control.reuse() & 1 != 0,
-            32 => self.control.reuse() & 2 != 0,
-            64 => self.control.reuse() & 4 != 0,
-            _ => false,
-        };
+        let reuse = rules::reuse(slot.role, self.form) & self.control.reuse() != 0;
         let not = rules::negation(self);
         match operand {
             Operand::Reg(reg, mods) => {
                 let reuse = if reuse { ".reuse" } else { "" };
                 let suffix = rules::suffix(self, slot);
-                wrapped(&format!("{}{reuse}{suffix}", register(reg)), mods, not)
+                wrapped(&register(reg), &format!("{reuse}{suffix}"), mods, not)
             }
-            Operand::UReg(reg, mods) => {
-                wrapped(&format!("{}{}", uniform(reg), rules::suffix(self, slot)), mods, not)
-            }
+            Operand::UReg(reg, mods) => wrapped(&uniform(reg), rules::suffix(self, slot), mods, not),
             Operand::Pred(Pred(7), negated) => format!("{}PT", bang(negated)),
             Operand::Pred(Pred(number), negated) => format!("{}P{number}", bang(negated)),
             Operand::UPred(UPred(7), negated) => format!("{}UPT", bang(negated)),
@@ -93,10 +88,10 @@ impl Instruction {
             Operand::Imm(bits) => self.immediate(bits),
             Operand::Number(number) => rules::number_text(self, slot, number),
             Operand::Const { bank, offset, modifiers } => {
-                wrapped(&format!("c[{bank:#x}][{offset:#x}]"), modifiers, not)
+                wrapped(&format!("c[{bank:#x}][{offset:#x}]"), "", modifiers, not)
             }
             Operand::Bindless { handle, offset, modifiers } => {
-                wrapped(&format!("cx[{}][{offset:#x}]", uniform(handle)), modifiers, not)
+                wrapped(&format!("cx[{}][{offset:#x}]", uniform(handle)), "", modifiers, not)
             }
             Operand::ConstAt { bank, base, offset } => {
                 constant_memory(bank, (base != Reg::ZERO || offset == 0).then(|| register(base)), offset)
@@ -104,7 +99,7 @@ impl Instruction {
             Operand::ConstAtUniform { bank, base, offset } => {
                 constant_memory(bank, (base != UReg::ZERO).then(|| uniform(base)), offset)
             }
-            Operand::Address(memory) => self.address_text(slot, &memory),
+            Operand::Address(memory) => self.address_text(&memory),
             Operand::Barrier(number) => format!("B{number}"),
             Operand::Special(number) => special::name(number),
             Operand::Target(distance) => match address {
@@ -126,7 +121,7 @@ impl Instruction {
         }
     }
 
-    fn address_text(&self, slot: &Slot, memory: &Address) -> String {
+    fn address_text(&self, memory: &Address) -> String {
         let mut parts: Vec<String> = Vec::new();
         let mut base = register(memory.base);
         if memory.stride > 1 {
@@ -147,8 +142,8 @@ impl Instruction {
             parts.push(number::signed(memory.offset.into()));
         }
         let inner = parts.join("+");
-        let descriptor = memory.descriptor.map(|reg| format!("desc[{}]", uniform(reg))).unwrap_or_default();
-        _ = slot;
+        let printed = memory.descriptor.filter(|_| self.arch >= Arch::Sm90);
+        let descriptor = printed.map(|reg| format!("desc[{}]", uniform(reg))).unwrap_or_default();
         format!("{descriptor}[{inner}]")
     }
 }
@@ -173,7 +168,7 @@ pub(crate) fn uniform(reg: UReg) -> String {
     if reg == UReg::ZERO { "URZ".to_owned() } else { format!("UR{}", reg.0) }
 }
 
-fn wrapped(text: &str, mods: SourceModifiers, not: &str) -> String {
+fn wrapped(text: &str, suffix: &str, mods: SourceModifiers, not: &str) -> String {
     let half = match mods.half {
         Half::H1H0 => "",
         Half::F32 => ".F32",
@@ -181,5 +176,6 @@ fn wrapped(text: &str, mods: SourceModifiers, not: &str) -> String {
         Half::H1H1 => ".H1_H1",
     };
     let sign = if mods.neg { not } else { "" };
-    if mods.abs { format!("{sign}|{text}|{half}") } else { format!("{sign}{text}{half}") }
+    let bar = if mods.abs { "|" } else { "" };
+    format!("{sign}{bar}{text}{bar}{suffix}{half}")
 }

@@ -148,6 +148,8 @@ pub enum SlotKind {
     Target48,
     /// The same with eight low bits in 23:16.
     Target56,
+    /// Distance in bytes, bits 81:24.
+    Target58,
     /// Distance in bits 63:34.
     Target30,
     /// Memory.

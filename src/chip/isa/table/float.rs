@@ -1,11 +1,12 @@
 //! Single precision.
 
 use crate::dsl::*;
+use crate::row::Field;
 
-/// Modifiers of sums and products, as they print.
-const FTZ: crate::row::Field = flag(K::Ftz, 80);
-const RND: crate::row::Field = f(K::Rounding, 78, 2);
-const SAT: crate::row::Field = flag(K::Sat, 77);
+const FTZ: Field = flag(K::Ftz, 80);
+const RND: Field = f(K::Rounding, 78, 2);
+const SAT: Field = flag(K::Sat, 77);
+const FMZ: Field = flag(K::Fmz, 76);
 
 pub(crate) static ROWS: &[Row] = &[
     row(O::Fadd, 0x021, ALL, SUM, &[D, a(NegAbs), b(NegAbs)], &[FTZ, RND, SAT]).number(Number::Single),
@@ -15,16 +16,41 @@ pub(crate) static ROWS: &[Row] = &[
         ALL,
         TWO,
         &[D, a(NegAbs), b(NegAbs)],
-        &[FTZ, flag(K::Fmz, 76), f(K::Scale, 84, 3).codes(&[255, 3, 2, 1, 0, 6, 5, 4]), RND, SAT],
+        &[FTZ, FMZ, f(K::Scale, 84, 3).codes(&[255, 3, 2, 1, 0, 6, 5, 4]), RND, SAT],
     )
+    .number(Number::Single),
+    row(O::Ffma, 0x023, ALL, THREE, &[D, a(NegAbs), b(NegAbs), c(NegAbs)], &[FTZ, FMZ, RND, SAT])
+        .number(Number::Single),
+    row(
+        O::Fmnmx,
+        0x009,
+        ALL,
+        TWO,
+        &[D, a(NegAbs), b(NegAbs), PS0],
+        &[FTZ, flag(K::Nan, 81), flag(K::XorSign, 82)],
+    )
+    .number(Number::Single),
+    row(O::Fsel, 0x008, ALL, TWO, &[D, a(NegAbs), b(NegAbs), PS0], &[FTZ]).number(Number::Single),
+    row(
+        O::Fset,
+        0x00a,
+        ALL,
+        TWO,
+        &[D, a(NegAbs), b(NegAbs), PS0],
+        &[f(K::FloatCompare, 76, 4), FTZ, f(K::BoolOp, 74, 2)],
+    )
+    .named("FSET.BF")
     .number(Number::Single),
     row(
-        O::Ffma,
-        0x023,
+        O::Fsetp,
+        0x00b,
         ALL,
-        THREE,
-        &[D, a(NegAbs), b(NegAbs), c(NegAbs)],
-        &[FTZ, flag(K::Fmz, 76), RND, SAT],
+        TWO,
+        &[PD0, PD1, a(NegAbs), b(NegAbs), PS0],
+        &[f(K::FloatCompare, 76, 4), FTZ, f(K::BoolOp, 74, 2)],
     )
     .number(Number::Single),
+    row(O::Mufu, 0x108, ALL, TWO, &[D, b(NegAbs)], &[f(K::Mufu, 74, 4), flag(K::F16, 72)])
+        .number(Number::Single),
+    row(O::Fchk, 0x102, ALL, TWO, &[PD0, a(NegAbs), b(NegAbs)], &[]).number(Number::Single),
 ];

@@ -47,7 +47,7 @@ pub(crate) static ROWS: &[Row] = &[
         SM90,
         THREE,
         &[D, a(None), b(None), c(None), PS0],
-        &[f(K::NumberType, 73, 1).codes(SIGN).hide(S32)],
+        &[f(K::NumberType, 72, 1).codes(SIGN).hide(S32)],
     ),
     row(
         O::Imad,
@@ -106,7 +106,8 @@ pub(crate) static ROWS: &[Row] = &[
         THREE,
         &[D, PD0.show(Show::Used), a(Neg), b(Neg), c(None), unsigned(Role::Table, 75, 5), PS0.with(K::X)],
         &[flag(K::Hi, 80), flag(K::X, 74), flag(K::Sx32, 73)],
-    ),
+    )
+    .number(Number::Bits),
     row(
         O::Lop3,
         0x012,
@@ -146,10 +147,90 @@ pub(crate) static ROWS: &[Row] = &[
     row(
         O::Vimnmx,
         0x048,
-        SM90,
+        (crate::Arch::Sm90, crate::Arch::Sm90),
         TWO,
         &[D, PD0.show(Show::Used), PD1.show(Show::Used), a(None), b(None), PS0],
         &[f(K::NumberType, 72, 1).codes(SIGN).hide(S32)],
     ),
+    row(
+        O::Vimnmx,
+        0x048,
+        (crate::Arch::Sm100, crate::Arch::Sm100),
+        TWO,
+        &[D, PD0.show(Show::UsedOrNew), PD1.show(Show::UsedOrNew), a(None), b(None), PS0],
+        &[f(K::NumberType, 72, 1).codes(SIGN).hide(S32)],
+    ),
+    row(
+        O::Vimnmx,
+        0x048,
+        SM120,
+        TWO,
+        &[D, PD0.show(Show::Used), PD1.show(Show::Used), a(None), b(None), PS0],
+        &[f(K::NumberType, 72, 1).codes(SIGN)],
+    ),
     row(O::Iabs, 0x013, ALL, TWO, &[D, b(None)], &[]),
+    row(O::Mov, 0x402, SM120, WHOLE, &[D, unsigned(Role::B, 24, 64)], &[f(K::Long, 0, 0).codes(&[1])])
+        .number(Number::Bits),
+    row(
+        O::Sel,
+        0x407,
+        SM120,
+        WHOLE,
+        &[D, a(None), unsigned(Role::B, 32, 33), PS0],
+        &[f(K::Long, 0, 0).codes(&[1])],
+    )
+    .number(Number::Bits),
+    row(O::Sel, 0x607, SM120, WHOLE, &[D, a(None), reg(Role::B, 32), PS0], &[f(K::Long, 0, 0).codes(&[1])]),
+    row(
+        O::Iadd,
+        0x035,
+        SM120,
+        TWO,
+        &[D, PD0.show(Show::Used), a(Neg), b(Neg), PS0.with(K::X)],
+        &[flag(K::Long, 73), flag(K::X, 74)],
+    ),
+    row(
+        O::Imnmx,
+        0x017,
+        SM120,
+        TWO,
+        &[PD0, PD1, D, a(None), b(None), PS0, PS1],
+        &[f(K::NumberType, 73, 2).codes(SIGN64).hide(S32)],
+    ),
+    row(O::Popc, 0x109, ALL, TWO, &[D, b(Not)], &[]),
+    row(
+        O::Flo,
+        0x100,
+        ALL,
+        TWO,
+        &[D, PD0.show(Show::Used), b(Not)],
+        &[f(K::NumberType, 73, 1).codes(SIGN).hide(S32), flag(K::Sh, 74)],
+    ),
+    row(O::Brev, 0x101, ALL, TWO, &[D, b(None)], &[]),
+    row(O::Bmsk, 0x01b, ALL, TWO, &[D, a(None), b(None)], &[flag(K::Wrap, 75)]),
+    row(
+        O::Sgxt,
+        0x01a,
+        ALL,
+        TWO,
+        &[D, a(None), b(None)],
+        &[flag(K::Wrap, 75), f(K::NumberType, 73, 1).codes(SIGN).hide(S32)],
+    ),
+    row(O::Idp4a, 0x026, ALL, TWO, &[D, a(None), b(None), c(Neg)], IDP4),
+    row(O::Idp2a, 0x026, ALL, TWO, &[D, a(None), b(None), c(Neg)], IDP2)
+        .named("IDP.2A.LO")
+        .fixed(&[(bits(76, 1), 1)]),
+    row(
+        O::Vabsdiff,
+        0x014,
+        ALL,
+        THREE,
+        &[D, PD0.show(Show::Used), a(None), b(None), c(None)],
+        &[f(K::NumberType, 73, 1).codes(SIGN).hide(S32)],
+    ),
 ];
+
+const IDP4: &[crate::row::Field] =
+    &[f(K::NumberType, 73, 1).codes(&[1, 2]), f(K::SecondType, 74, 1).codes(&[1, 2])];
+const IDP2: &[crate::row::Field] =
+    &[f(K::NumberType, 73, 1).codes(&[3, 4]), f(K::SecondType, 74, 1).codes(&[1, 2])];
