@@ -51,8 +51,8 @@ pub struct StaticInfo<'a> {
     pub regions: &'a [MemoryRegion],
     /// Graphics processing clusters, a bit each; at most 32.
     pub gpc_mask: u32,
-    /// Texture clusters of each of them, a bit each.
-    pub tpc_mask: u32,
+    /// Texture processing clusters of each of them, a bit each; 0 for clusters that there are not.
+    pub tpc_masks: [u32; 32],
     /// VRAM address of BAR1's top page table.
     pub bar1_root: u64,
     /// VRAM address of BAR2's top page table.

@@ -3,4 +3,11 @@
 use super::ampere::AMPERE;
 use super::{GspHal, chips};
 
-chips!(AMPERE: AD102 AD103 AD104 AD106 AD107);
+chips! {
+    AMPERE:
+    AD102 = [6; 12];
+    AD103 = [6, 6, 6, 6, 6, 6, 4];
+    AD104 = [6; 5];
+    AD106 = [6; 3];
+    AD107 = [6; 2];
+}

@@ -7,4 +7,11 @@ use gpuvmk_chip::gmmu::Gmmu;
 /// Page tables have pages of 512 MiB.
 pub(super) const AMPERE: GspHal = GspHal { mmu: Gmmu::V2Ampere, ..TURING };
 
-chips!(AMPERE: GA102 GA103 GA104 GA106 GA107);
+chips! {
+    AMPERE:
+    GA102 = [6; 7];
+    GA103 = [5; 6];
+    GA104 = [4; 6];
+    GA106 = [5; 3];
+    GA107 = [5; 2];
+}

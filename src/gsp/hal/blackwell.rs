@@ -10,4 +10,11 @@ const BLACKWELL: GspHal = GspHal {
     ..HOPPER
 };
 
-chips!(BLACKWELL: GB202 GB203 GB205 GB206 GB207);
+chips! {
+    BLACKWELL:
+    GB202 = [8; 12];
+    GB203 = [6; 7];
+    GB205 = [5; 5];
+    GB206 = [6; 3];
+    GB207 = [5; 2];
+}

@@ -1,6 +1,6 @@
 //! Hopper.
 
-use super::{GspHal, Vectors};
+use super::{GraphicsUnits, GspHal, Vectors};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
@@ -19,6 +19,7 @@ pub(super) const HOPPER: GspHal = GspHal {
     display: None,
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x60, non_stall },
+    graphics: GraphicsUnits { tpcs: &[9; 8] },
 };
 
 /// Drivers take vectors from the table of interrupts, so these are of our own choice.

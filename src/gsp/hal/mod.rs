@@ -6,12 +6,14 @@ mod ada;
 mod ampere;
 mod blackwell;
 mod gh100;
+mod graphics;
 mod turing;
 
 pub use ada::*;
 pub use ampere::*;
 pub use blackwell::*;
 pub use gh100::GH100;
+pub use graphics::{GraphicsUnits, MOST_GPCS};
 pub use turing::*;
 
 use crate::abi::table::ChipNumbers;
@@ -41,6 +43,8 @@ pub struct GspHal {
     pub cpu_sequencer: bool,
     /// Vectors that the table of interrupts tells of.
     pub vectors: Vectors,
+    /// What the graphics engine has.
+    pub graphics: GraphicsUnits,
 }
 
 /// Interrupt vectors of the VFN tree: leaf = vector / 32.
@@ -73,15 +77,17 @@ impl GspHal {
     }
 }
 
-/// Declares chips of a family: constants, and what they have in common.
+/// Declares chips of a family: constants, what they have in common, and the texture processing clusters of
+/// each of their graphics processing clusters.
 macro_rules! chips {
-    ($family:path: $($chip:ident)+) => {
+    ($family:path: $($chip:ident = $tpcs:expr;)+) => {
         $(
             #[doc = concat!(stringify!($chip), ".")]
             pub static $chip: GspHal = GspHal {
                 name: concat!("Virtual ", stringify!($chip)),
                 short_name: stringify!($chip),
                 chip: stringify!($chip),
+                graphics: $crate::hal::GraphicsUnits { tpcs: &$tpcs },
                 ..$family
             };
         )+
@@ -93,7 +99,7 @@ use chips;
 mod tests {
     use super::*;
 
-    const ALL: [&GspHal; 21] = [
+    pub(super) const ALL: [&GspHal; 21] = [
         &TU102, &TU104, &TU106, &TU117, &TU116, &GA102, &GA103, &GA104, &GA106, &GA107, &GH100, &AD102,
         &AD103, &AD104, &AD106, &AD107, &GB202, &GB203, &GB205, &GB206, &GB207,
     ];

@@ -8,4 +8,11 @@ use gpuvmk_chip::gmmu::Gmmu;
 pub(super) const TURING: GspHal =
     GspHal { mmu: Gmmu::V2, non_wpr_heap: 1 << 20, cpu_sequencer: true, ..HOPPER };
 
-chips!(TURING: TU102 TU104 TU106 TU117 TU116);
+chips! {
+    TURING:
+    TU102 = [6; 6];
+    TU104 = [4; 6];
+    TU106 = [6; 3];
+    TU117 = [4; 2];
+    TU116 = [4; 3];
+}

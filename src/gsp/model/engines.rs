@@ -1,13 +1,7 @@
-//! What the graphics engine has, and the runlists that engines sit on: copy engine 0 shares the graphics
+//! The runlists that engines sit on: copy engine 0 shares the graphics
 //! engine's runlist (the GRCE), each other copy engine has its own runlist.
 
 use gpuvmk_chip::{Engine, EngineSet};
-
-/// Graphics processing clusters: eight, of nine texture clusters each. At least as many as GH100 (66 texture
-/// clusters) and AD102 (72) have, so that drivers make their scratch memory large enough.
-pub(super) const GPC_MASK: u32 = 0xff;
-/// Texture clusters of each.
-pub(super) const TPC_MASK: u32 = 0x1ff;
 
 /// The runlist of an engine.
 pub(super) fn runlist(engine: Engine) -> u16 {

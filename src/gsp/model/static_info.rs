@@ -12,7 +12,6 @@
 
 use crate::abi::values::{MemoryRegion, StaticInfo};
 use crate::model::config::GspConfig;
-use crate::model::engines;
 use crate::model::rm::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
 use crate::model::saved;
 
@@ -50,8 +49,8 @@ pub(super) fn with_info<T>(
         short_name: config.hal.short_name,
         vram: config.vram,
         regions: &regions(config.vram, driver_heap),
-        gpc_mask: engines::GPC_MASK,
-        tpc_mask: engines::TPC_MASK,
+        gpc_mask: config.hal.graphics.gpc_mask(),
+        tpc_masks: config.hal.graphics.tpc_masks(),
         bar1_root: config.bar1_root(),
         bar2_root: config.bar2_root(),
         internal: [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],

@@ -61,9 +61,9 @@ layout!(GspStaticConfigInfo, 0x878, gidInfo @ 0x18, gpcMask @ 0x124, tpcInfo @ 0
 pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
     let mut raw = GspStaticConfigInfo::new_zeroed();
     raw.gpcMask = info.gpc_mask;
-    for (gpc, to) in (0..).zip(&mut raw.tpcInfo) {
+    for ((gpc, to), tpcs) in (0..).zip(&mut raw.tpcInfo).zip(info.tpc_masks) {
         to.gpcId = gpc;
-        to.tpcMask = if info.gpc_mask >> gpc & 1 == 1 { info.tpc_mask } else { 0 };
+        to.tpcMask = tpcs;
     }
     raw.numFBRegions = put_regions(&mut raw.fbRegion, info.regions);
     raw.fb_length = info.vram;

@@ -2,7 +2,7 @@
 
 use crate::abi::status::Status;
 use crate::abi::values::{Device, Devices, InterruptSource, InterruptVectors};
-use crate::model::engines::{self, GPC_MASK, TPC_MASK};
+use crate::model::engines;
 use crate::model::rm::Rm;
 
 /// Size and alignment of a context buffer: one page, since none is used.
@@ -11,9 +11,9 @@ pub(super) const CONTEXT_BUFFER: u32 = 0x1000;
 /// Size of a copy engine's buffer for methods that faulted, one for each channel.
 pub(super) const FAULT_METHOD_BUFFER: u32 = 0x1000;
 
-/// Which texture clusters a graphics processing cluster has.
-pub(super) const fn tpc_mask(gpc: u32) -> Result<u32, Status> {
-    if gpc < GPC_MASK.count_ones() { Ok(TPC_MASK) } else { Err(Status::InvalidArgument) }
+/// Which texture processing clusters a graphics processing cluster has.
+pub(super) fn tpc_mask(rm: &Rm, gpc: u32) -> Result<u32, Status> {
+    rm.config.hal.graphics.tpc_mask(gpc).ok_or(Status::InvalidArgument)
 }
 
 /// The sources of interrupts, with their vectors.

@@ -8,7 +8,6 @@ use crate::abi::common::calls::ControlRequest;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall};
 use crate::model::counters::Call;
-use crate::model::engines::GPC_MASK;
 use crate::model::objects::Id;
 use crate::model::rm::Rm;
 use gpuvmk_backend::GspBackend;
@@ -75,11 +74,11 @@ fn handle(
         ControlCall::HoldChannels(read) => channels::hold(rm, back, read(raw)?),
         ControlCall::PromoteContext(read) => channels::promote_context(rm, read(raw)?),
         ControlCall::GpcMask(write) => {
-            write(&GPC_MASK, raw);
+            write(&rm.config.hal.graphics.gpc_mask(), raw);
             Ok(())
         }
         ControlCall::TpcMask { read, write } => {
-            write(&engines::tpc_mask(read(raw)?)?, raw);
+            write(&engines::tpc_mask(rm, read(raw)?)?, raw);
             Ok(())
         }
         ControlCall::ContextBuffers(write) => {

@@ -6,7 +6,7 @@ use super::probe::{DEVICE, channel, client, set_page_directory};
 use crate::abi::Abi;
 use crate::abi::r570_144::ABI;
 use crate::abi::table::{Answer, Control, ControlCall, Type};
-use crate::hal::{GspHal, Vectors};
+use crate::hal::{GraphicsUnits, GspHal, Vectors};
 use crate::model::{Gsp, GspConfig};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gmmu::Gmmu;
@@ -24,6 +24,7 @@ const NEVER: GspHal = GspHal {
     display: None,
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x11, non_stall },
+    graphics: GraphicsUnits { tpcs: &[1, 2] },
 };
 
 pub static CHIP: GspHal = NEVER;
@@ -38,6 +39,8 @@ fn gsp_says_and_takes_what_the_chip_has() {
 
     let info = driver.call(STATIC_INFO, &[0; 0x678]);
     assert_eq!(&info.body[0x4ec..0x4ec + CHIP.name.len()], CHIP.name.as_bytes());
+    let (status, clusters) = driver.control(INTERNAL, INTERNAL_SUBDEVICE, 0x2080_0137, &[0; 4]);
+    assert_eq!((status, clusters.word(0)), (0, 0b11));
     let (status, table) = driver.control(INTERNAL, INTERNAL_SUBDEVICE, 0x2080_0a5c, &[0; 0x814]);
     assert_eq!((status, table.word(4 + 8), table.word(4 + 16 + 12)), (0, 0x11, 0x70));
     let body = |shift: u64| [1u64.to_le_bytes(), 2u64.to_le_bytes(), shift.to_le_bytes()].concat();

@@ -19,7 +19,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use gpuvmk_gsp::hal::{GspHal, Vectors};
+use gpuvmk_gsp::hal::{GraphicsUnits, GspHal, Vectors};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 use gpuvmk_pci::DirectMap;
 
@@ -153,6 +153,7 @@ static OTHER_GSP: GspHal = GspHal {
     display: None,
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
+    graphics: GraphicsUnits { tpcs: &[1] },
 };
 
 /// From the end of the last leaf down.
