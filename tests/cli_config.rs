@@ -3,6 +3,8 @@
 
 use std::process::{Command, Output};
 
+use gpuvmk::chip::Chip;
+
 fn gpuvmk(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuvmk")).args(arguments).output().expect("the binary runs")
 }
@@ -40,6 +42,26 @@ fn check_accepts_good_files_of_both_kinds() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("VM `vm1`: ok") && text.contains("GPU `gpu0`: ok"), "{text}");
+}
+
+#[test]
+fn check_takes_every_chip_and_refuses_others_with_the_list() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("vm1.toml");
+    let check = |chip: &str| {
+        let text = format!("name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\nchip = \"{chip}\"\n");
+        std::fs::write(&file, text).expect("written");
+        gpuvmk(&["check", file.to_str().expect("utf-8")])
+    };
+
+    for chip in Chip::ALL {
+        let output = check(chip.name());
+        assert!(output.status.success(), "{chip}: {}", stderr(&output));
+    }
+    let output = check("GX100");
+    assert!(!output.status.success());
+    let text = stderr(&output);
+    assert!(Chip::ALL.iter().all(|chip| text.contains(chip.name())), "{text}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use gpuvmk_control_client::TypeStatus;
 
 use super::control::Target;
 use super::output;
+use crate::chip::Chip;
 
 /// Arguments of `gpuvmk types`.
 #[derive(Debug, clap::Args)]
@@ -37,11 +38,22 @@ fn list(types: &[TypeStatus]) -> String {
         .iter()
         .map(|one| {
             format!(
-                "{}\n  Available instances: {}\n  Device API: vfio-user-pci\n  Description: {}\n",
-                one.name, one.available_instances, one.description
+                "{}\n  Available instances: {}\n  Device API: vfio-user-pci\n  Description: {}\n  Chips: {}\n",
+                one.name,
+                one.available_instances,
+                one.description,
+                chips(&one.chips)
             )
         })
         .collect()
+}
+
+/// Their names, and of which the catalogue says that no guest was tried.
+fn chips(names: &[String]) -> String {
+    let tried = |name: &str| Chip::by_name(name).is_none_or(|chip| chip.tried);
+    let words =
+        names.iter().map(|name| if tried(name) { name.clone() } else { format!("{name} (not tried)") });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -53,13 +65,14 @@ mod tests {
         let types = [TypeStatus {
             name: "GF100-64M".to_owned(),
             vram: 1,
+            chips: vec!["GF100".to_owned(), "GX1".to_owned()],
             available_instances: 3,
             description: "vram 64M".to_owned(),
         }];
 
         assert_eq!(
             list(&types),
-            "GF100-64M\n  Available instances: 3\n  Device API: vfio-user-pci\n  Description: vram 64M\n"
+            "GF100-64M\n  Available instances: 3\n  Device API: vfio-user-pci\n  Description: vram 64M\n  Chips: GF100, GX1\n"
         );
     }
 }

@@ -70,6 +70,8 @@ pub struct TypeStatus {
     pub name: String,
     /// VRAM in bytes.
     pub vram: u64,
+    /// Chips that a VM of this size can be shown here.
+    pub chips: Vec<String>,
     /// How many could be connected now, if nothing else is.
     pub available_instances: u64,
     /// Description of the type, in words.

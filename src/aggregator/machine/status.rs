@@ -14,8 +14,8 @@ use crate::limit::Limit;
 use crate::report::Report;
 use crate::tenant::{Holder, MOST_UNCLOSED, Tenant, TenantState};
 use crate::vm_entry::DEFAULT_CHANNELS;
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_chip::{Chip, Engine};
 use gpuvmk_host::size::show_size;
 use gpuvmk_scheduler::share::Share;
 
@@ -205,6 +205,7 @@ impl Machine {
             .map(|vram| TypeStatus {
                 name: format!("{}-{}", self.hardware.info.chip, show_size(vram)),
                 vram,
+                chips: self.chips_of(vram),
                 available_instances: if self.guests.is_draining() {
                     0
                 } else {
@@ -217,5 +218,11 @@ impl Machine {
                 ),
             })
             .collect()
+    }
+
+    /// The chips that VMs with so much VRAM can be shown.
+    fn chips_of(&self, vram: u64) -> Vec<String> {
+        let fits = |chip: &Chip| (chip.vram.0..=chip.vram.1).contains(&vram);
+        self.hardware.info.served().filter(fits).map(|chip| chip.to_string()).collect()
     }
 }

@@ -10,24 +10,27 @@ Generated from the rows in `src/chip/catalogue/`; regenerate with
 `UPDATE_DOCS=1 cargo test -p gpuvmk-chip --lib catalogue`.
 
 A driver knows a chip by NV_PMC_BOOT_0. It programs either all units by **registers**, or asks the GPU's firmware
-(**GSP**). A physical GPU can serve each chip all of whose classes it has. guests.md says what was tried.
+(**GSP**). A physical GPU can serve each chip all of whose classes it has. guests.md says what
+guests of those that were tried passed.
 ";
 
 /// The document.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     let _ = writeln!(text, "\n## Chips\n");
-    let _ = writeln!(text, "| Chip | Family | NV_PMC_BOOT_0 | PCI device | Driven by | Most channels |");
-    let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
+    let _ =
+        writeln!(text, "| Chip | Family | NV_PMC_BOOT_0 | PCI device | Driven by | Most channels | Guests |");
+    let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- | --- |");
     for chip in Chip::ALL {
         let _ = writeln!(
             text,
-            "| {chip} | {} | {:#010x} | {:04x} | {} | {} |",
+            "| {chip} | {} | {:#010x} | {:04x} | {} | {} | {} |",
             chip.family.name(),
             chip.boot_0,
             chip.device_id,
             chip.face.name(),
             chip.channels,
+            if chip.tried { "tried" } else { "not tried" },
         );
     }
     let _ = writeln!(text, "\n## Classes of families\n");

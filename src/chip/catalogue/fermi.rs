@@ -29,4 +29,5 @@ pub(super) static GF100: ChipRow = ChipRow {
     vram: (32 << 20, 6 << 30),
     software_vram: (64 << 20, 32 << 30),
     channels: gf100::CHANNELS,
+    tried: true,
 };

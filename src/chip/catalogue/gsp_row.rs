@@ -18,5 +18,6 @@ pub(super) const fn row(chip: &GspChip, family: Family, classes: ChipClasses) ->
         vram: (64 << 20, 64 << 30),
         software_vram: (64 << 20, 128 << 30),
         channels: 512,
+        tried: true,
     }
 }

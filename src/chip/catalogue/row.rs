@@ -28,6 +28,8 @@ pub struct ChipRow {
     pub software_vram: (u64, u64),
     /// Most channels of a vGPU.
     pub channels: u16,
+    /// Whether a stock guest passed the tests with it (docs/guests.md); a new row says false until one did.
+    pub tried: bool,
 }
 
 /// A generation of chips, oldest first.
