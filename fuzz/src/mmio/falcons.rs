@@ -37,8 +37,8 @@ const GSP_QUEUE_HEAD: u32 = 0x11_0c00;
 /// Commands of FWSEC: FRTS and SB.
 const FRTS: u32 = 0x15;
 const SB: u32 = 0x19;
-/// The protected region: first page, pages, VRAM.
-const REGION: [u32; 3] = [(VRAM - (2 << 20)) as u32 >> 12, 0x100, 2];
+/// The protected region: first page, pages, that it is in VRAM.
+const REGION: [u32; 3] = [0xe00, 0x100, 2];
 /// Places in FWSEC's data that mean something: its interfaces, the mapper, the command.
 const DATA_PLACES: [usize; 9] = [0x1a0, 0x1a4, 0x1a8, 0x1b0, 0x1b8, 0x1dc, 0x220, 0x224, 0x228];
 /// Numbers that say something there.
@@ -261,4 +261,5 @@ impl Driver for Falcons {
     }
 }
 
+const _: () = assert!((VRAM - (2 << 20)) >> 12 == 0xe00);
 const _: () = assert!(SUSPENDED + 0x1000 <= RAM_BYTES);

@@ -31,10 +31,10 @@ impl Format {
         match self {
             Self::Fermi { large_shift } => fermi(root, large_shift, read, found),
             Self::V2 { pages_of_512_mib: huge } => {
-                Gmmu { upper: &V2_UPPER, huge, bits: V2_BITS }.directory(root, 0, 0, read, found)
+                Gmmu { upper: &V2_UPPER, huge, bits: V2_BITS }.directory(root, 0, 0, read, found);
             }
             Self::V3 => {
-                Gmmu { upper: &V3_UPPER, huge: true, bits: V3_BITS }.directory(root, 0, 0, read, found)
+                Gmmu { upper: &V3_UPPER, huge: true, bits: V3_BITS }.directory(root, 0, 0, read, found);
             }
         }
     }
