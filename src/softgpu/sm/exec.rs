@@ -128,7 +128,7 @@ fn in_page(
             }
         }
         let index = usize::try_from(offset / INSTRUCTION).unwrap_or(usize::MAX);
-        if offset % INSTRUCTION != 0 {
+        if !offset.is_multiple_of(INSTRUCTION) {
             return Err(Cause::Exception(Exception::MisalignedPc));
         }
         let op = match page.ops.get(index) {

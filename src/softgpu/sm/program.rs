@@ -14,7 +14,7 @@ use crate::row::Row;
 
 /// Bytes of code that are decoded together.
 pub(crate) const PAGE: u64 = 4096;
-const WORDS: usize = PAGE as usize / 4;
+const WORDS: usize = 1024;
 
 /// Pages that are kept: 64 MiB at most. More are decoded again.
 const PAGES: usize = 512;

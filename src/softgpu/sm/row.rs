@@ -42,13 +42,13 @@ pub fn each(mut of: impl FnMut(usize) -> u32) -> Row {
 /// Two rows of the halves of what a function gives for each lane.
 #[inline(always)]
 pub fn each_wide(mut of: impl FnMut(usize) -> u64) -> [Row; 2] {
-    let mut rows = [[0; LANES]; 2];
-    for lane in 0..LANES {
+    let (mut first, mut second) = ([0; LANES], [0; LANES]);
+    for (lane, (first, second)) in first.iter_mut().zip(&mut second).enumerate() {
         let value = of(lane);
-        rows[0][lane] = low(value);
-        rows[1][lane] = low(value >> 32);
+        *first = low(value);
+        *second = low(value >> 32);
     }
-    rows
+    [first, second]
 }
 
 /// The mask of lanes for which a function holds.

@@ -148,7 +148,7 @@ fn update(
     change: &mut dyn FnMut(u64) -> u64,
 ) -> Result<u64, Cause> {
     let bytes = if width == Width::Double { 8 } else { 4 };
-    if address % bytes != 0 {
+    if !address.is_multiple_of(bytes) {
         return Err(MISALIGNED);
     }
     match resolve(context, space, address) {

@@ -47,7 +47,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
                 (true, false) => 0x3f80,
             };
             let [low, high] = found.map(|found| combine(found, with, how));
-            each(|lane| (low >> lane & 1) * holds | (high >> lane & 1) * (holds << 16))
+            each(|lane| ((low >> lane & 1) * holds) | ((high >> lane & 1) * (holds << 16)))
         }
         _ => return Ok(()),
     };
@@ -56,9 +56,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 
 fn relations(rows: &[Row; 3], how: [Operand; 2], mode: Mode, accepted: u8) -> [u32; 2] {
     let mut found = [0; 2];
-    for lane in 0..32 {
-        let relation =
-            half::relation(mode.operand(rows[0][lane], how[0]), mode.operand(rows[1][lane], how[1]));
+    for (lane, (a, b)) in rows[0].iter().zip(&rows[1]).enumerate() {
+        let relation = half::relation(mode.operand(*a, how[0]), mode.operand(*b, how[1]));
         for (found, relation) in found.iter_mut().zip(relation) {
             *found |= u32::from(relation & u32::from(accepted) != 0) << lane;
         }

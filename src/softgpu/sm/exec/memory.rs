@@ -95,7 +95,10 @@ pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[
     };
     if matches!(unit, Unit::Words(_)) {
         let size = count as u64 * 4;
-        if place.space == Space::Global && mask == ALL && addresses[0] % size == 0 && is_run(&addresses, size)
+        if place.space == Space::Global
+            && mask == ALL
+            && addresses[0].is_multiple_of(size)
+            && is_run(&addresses, size)
         {
             let mut words = [0; WORDS * LANES];
             let words = &mut words[..count * LANES];
@@ -136,7 +139,7 @@ fn load_shared(
     let words = &context.shared.words[..];
     for lane in Lanes(mask) {
         let address = addresses[lane];
-        if address % (count as u64 * 4) != 0 {
+        if !address.is_multiple_of(count as u64 * 4) {
             return Err(MISALIGNED);
         }
         let first = usize::try_from(address / 4).unwrap_or(usize::MAX);
@@ -156,7 +159,7 @@ pub(super) fn load_lane(
     address: u64,
     words: &mut [u32],
 ) -> Done {
-    if address % (words.len() as u64 * 4) != 0 {
+    if !address.is_multiple_of(words.len() as u64 * 4) {
         return Err(MISALIGNED);
     }
     match resolve(context, space, address) {
@@ -185,7 +188,7 @@ fn load_small(
     row: &mut Row,
 ) -> Done {
     for lane in Lanes(mask) {
-        if addresses[lane] % u64::from(bytes) != 0 {
+        if !addresses[lane].is_multiple_of(u64::from(bytes)) {
             return Err(MISALIGNED);
         }
         let mut word = 0;
@@ -227,7 +230,11 @@ pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &
         row = if row < POOL { crate::lower::following(row) } else { ZERO_ROW };
         value
     });
-    if place.space == Space::Global && mask == ALL && addresses[0] % size == 0 && is_run(&addresses, size) {
+    if place.space == Space::Global
+        && mask == ALL
+        && addresses[0].is_multiple_of(size)
+        && is_run(&addresses, size)
+    {
         if count == 1 {
             context.view.store(addresses[0], rows[0])?;
             return Ok(());
@@ -251,7 +258,7 @@ pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &
 /// Stores words of one lane.
 #[inline(always)]
 fn store_lane(context: &mut Context<'_>, space: Space, lane: usize, address: u64, words: &[u32]) -> Done {
-    if address % (words.len() as u64 * 4) != 0 {
+    if !address.is_multiple_of(words.len() as u64 * 4) {
         return Err(MISALIGNED);
     }
     match resolve(context, space, address) {
@@ -328,7 +335,7 @@ pub(super) fn constant(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool
             put(warp, op.d, &value, mask)
         }
         Unit::Words(count) => {
-            if Lanes(mask).any(|lane| offsets[lane] % 4 != 0) {
+            if Lanes(mask).any(|lane| !offsets[lane].is_multiple_of(4)) {
                 return Err(MISALIGNED);
             }
             let mut row = op.d;
