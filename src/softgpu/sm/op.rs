@@ -3,10 +3,11 @@
 use gpuvmk_isa::Opcode;
 use gpuvmk_isa::modifier::{AtomicOp, AtomicType, BoolOp, Shuffle};
 
-use crate::numerics::format::{Format, Rounding};
+use crate::numerics::format::Format;
 use crate::numerics::half::{self, Swizzle};
 use crate::numerics::integer::{Funnel, Permute};
 use crate::numerics::mufu::Function;
+use crate::numerics::rounding::Rounding;
 use crate::numerics::{convert, float};
 
 /// Rows of uniform registers: they stand before a warp's registers.

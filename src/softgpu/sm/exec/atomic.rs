@@ -3,12 +3,13 @@
 use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::{AtomicOp, AtomicType};
 
+use super::context::{Context, Done, put};
 use super::memory::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
-use super::{Context, Done, put};
 use crate::fault::{Cause, Exception};
 use crate::memory::Width;
-use crate::numerics::format::{Format, Rounding};
+use crate::numerics::format::Format;
 use crate::numerics::half::{self, Mode, Operand};
+use crate::numerics::rounding::Rounding;
 use crate::numerics::{double, float};
 use crate::op::{Detail, Op, Space};
 use crate::row::{Lanes, Row, ZERO, low, pair};

@@ -2,7 +2,7 @@
 
 use gpuvmk_isa::Opcode as O;
 
-use super::{Flow, INSTRUCTION};
+use super::context::{Flow, INSTRUCTION, put};
 use crate::cta::Arrival;
 use crate::fault::Cause;
 use crate::op::{Detail, Op};
@@ -88,7 +88,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::BmovToReg, Detail::Barrier(barrier)) => {
             let value = *warp.barrier(barrier);
-            super::put(warp, op.d, &[value; LANES], mask)?;
+            put(warp, op.d, &[value; LANES], mask)?;
             return Ok(Flow::Next);
         }
         (O::BmovFromReg, Detail::Barrier(barrier)) => {

@@ -1,6 +1,7 @@
 //! Conversions. Their source is the second one; values of 64 bits are pairs.
 
-use super::{Done, float, put, put_wide};
+use super::context::{Done, put, put_wide};
+use super::float;
 use crate::numerics::convert;
 use crate::numerics::float::{flush, saturate};
 use crate::numerics::format::Format;

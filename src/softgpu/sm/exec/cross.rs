@@ -3,7 +3,7 @@
 use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::Shuffle;
 
-use super::{Done, put};
+use super::context::{Done, put};
 use crate::numerics::float;
 use crate::op::{Detail, Op};
 use crate::row::{ALL, LANES, Lanes, Row, each};

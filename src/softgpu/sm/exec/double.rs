@@ -2,7 +2,8 @@
 
 use gpuvmk_isa::Opcode as O;
 
-use super::{Done, integer::combine, put_wide};
+use super::context::{Done, put_wide};
+use super::integer::combine;
 use crate::numerics::double;
 use crate::op::{Detail, Op, Source};
 use crate::row::{Row, each_wide, mask as lanes, pair};

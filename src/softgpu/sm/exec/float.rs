@@ -2,7 +2,8 @@
 
 use gpuvmk_isa::Opcode as O;
 
-use super::{Done, integer::combine, put};
+use super::context::{Done, put};
+use super::integer::combine;
 use crate::numerics::float::{self, Mode};
 use crate::op::{Detail, Op, Source};
 use crate::row::{Row, each, mask as lanes};

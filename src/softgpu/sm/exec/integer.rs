@@ -3,7 +3,7 @@
 use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::BoolOp;
 
-use super::{Done, put, put_wide};
+use super::context::{Done, put, put_wide};
 use crate::numerics::integer as words;
 use crate::op::{Condition, Detail, Op, Source};
 use crate::row::{Row, each, each_wide, low, mask as lanes, pair};

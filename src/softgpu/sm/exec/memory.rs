@@ -1,6 +1,6 @@
 //! Loads and stores.
 
-use super::{Context, Done, put};
+use super::context::{Context, Done, put};
 use crate::fault::{Cause, Exception};
 use crate::op::{Detail, Op, POOL, Place, Space, Unit, ZERO_ROW};
 use crate::row::{ALL, LANES, Lanes, Row, ZERO, pair};

@@ -2,7 +2,7 @@
 
 use gpuvmk_isa::Opcode as O;
 
-use super::{Context, Done, put, put_wide};
+use super::context::{Context, Done, put, put_wide};
 use crate::fault::Cause;
 use crate::op::{Detail, Op};
 use crate::row::{LANES, Row, each, each_wide, low};

@@ -10,9 +10,10 @@ use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 use super::Lower;
 use crate::fault::Cause;
 use crate::numerics::convert::{self, Integer};
-use crate::numerics::format::{Format, Rounding};
+use crate::numerics::format::Format;
 use crate::numerics::integer::{self, Funnel};
 use crate::numerics::mufu::Function;
+use crate::numerics::rounding::Rounding;
 use crate::numerics::{float, half};
 use crate::op::{Detail, Op, Space, Unit};
 

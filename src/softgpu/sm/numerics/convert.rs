@@ -2,7 +2,8 @@
 
 use super::exact::{Number, POINT, Value};
 use super::float;
-use super::format::{Format, Rounding};
+use super::format::Format;
+use super::rounding::Rounding;
 
 /// An integer's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! 0xfff8_0000_0000_0000 (contract: measured for sums; the order among several is not).
 
 use super::exact::Value;
-use super::format::{Format, Rounding};
+use super::format::Format;
+use super::rounding::Rounding;
 
 const QUIET: u64 = 1 << 51;
 

@@ -1,6 +1,6 @@
 //! Exact numbers: what operations compute before they round.
 
-use super::format::Rounding;
+use super::rounding::Rounding;
 
 /// Place of the leading one of a significand.
 pub(super) const POINT: u32 = 126;

@@ -1,7 +1,8 @@
 //! Single precision: FADD, FMUL, FFMA, FMNMX, FSETP, FCHK, FSWZADD.
 
 use super::exact::Value;
-use super::format::{Format, Rounding};
+use super::format::Format;
+use super::rounding::Rounding;
 
 /// The NaN of single precision (contract, measured).
 pub const NAN: u32 = 0x7fff_ffff;

@@ -2,7 +2,8 @@
 
 use super::exact::Value;
 use super::float;
-use super::format::{Format, Rounding};
+use super::format::Format;
+use super::rounding::Rounding;
 
 /// Which half of a word each half of an operand is. The discriminants are the field's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,9 @@ pub mod half;
 pub mod integer;
 pub mod mufu;
 mod mufu_tables;
+mod quadratic;
+pub mod rounding;
 pub mod tensor;
 
-pub use format::{Format, Rounding};
+pub use format::Format;
+pub use rounding::Rounding;

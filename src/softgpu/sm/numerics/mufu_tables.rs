@@ -1,6 +1,6 @@
 //! Coefficients of MUFU's functions: measured numbers, found from sweeps of whole ranges of an H100.
 
-use super::mufu::Table;
+use super::quadratic::Table;
 
 /// 1/x of [1, 2), in 2^-24.
 pub(super) static RECIPROCAL: Table<128> = Table {

@@ -6,7 +6,8 @@
 //! Not measured: infinities, NaN, overflow, the sign of 0, other chips than GH100.
 
 use super::exact::{Number, POINT, Value};
-use super::format::{Format, Rounding};
+use super::format::Format;
+use super::rounding::Rounding;
 
 /// Bits below the largest exponent that a term keeps.
 const KEPT: i32 = 25;

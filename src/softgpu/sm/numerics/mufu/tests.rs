@@ -1,5 +1,6 @@
 //! MUFU near the exact functions, and at specials.
 
+use super::super::quadratic::square;
 use super::*;
 
 fn by(function: Function, value: f32) -> f32 {
