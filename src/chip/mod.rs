@@ -7,6 +7,7 @@
 pub mod addr;
 pub mod catalogue;
 pub mod channel_event;
+pub mod compute;
 mod engine;
 pub mod gf100;
 pub mod gh100;

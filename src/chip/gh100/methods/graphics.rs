@@ -1,4 +1,4 @@
-//! The graphics engine's classes: what all of them have, and the methods that start shaders and drawing.
+//! The graphics engine's classes: what all of them have, and the methods that draw.
 
 use super::{MethodDef, masked, method, run};
 
@@ -9,21 +9,11 @@ pub const SET_NOTIFY_B: u16 = 0x108;
 /// Writes the notifier; 1 also notifies the driver.
 pub const NOTIFY: u16 = 0x10c;
 
-/// Compute: acts on the launch descriptor that SEND_PCAS_A names.
-pub const SEND_SIGNALING_PCAS_B: u16 = 0x2bc;
-/// Compute: the same, by an action.
-pub const SEND_SIGNALING_PCAS2_B: u16 = 0x2c0;
-
 crate::fields! {
     /// Fields of [`SET_NOTIFY_A`](const@SET_NOTIFY_A).
     SET_NOTIFY_A { 24:0 ADDRESS_UPPER }
     /// Fields of [`NOTIFY`](const@NOTIFY).
     NOTIFY { 0:0 AWAKEN }
-    /// Fields of [`SEND_SIGNALING_PCAS_B`](const@SEND_SIGNALING_PCAS_B).
-    SEND_SIGNALING_PCAS_B { 1:1 SCHEDULE, 0:0 INVALIDATE }
-    /// Fields of [`SEND_SIGNALING_PCAS2_B`](const@SEND_SIGNALING_PCAS2_B). Only the actions that start
-    /// nothing have names here.
-    SEND_SIGNALING_PCAS2_B { 3:0 PCAS_ACTION = { NOP: 0, INVALIDATE: 1, PREFETCH: 8 } }
     /// Interrupts of the graphics engine.
     NV_PGRAPH_INTR {
         /// The data is not allowed.
@@ -55,14 +45,6 @@ pub(super) const METHODS: &[MethodDef] = &[
     method(0x14c, "FE_ATOMIC_SEQUENCE_END"),
     run(0x3400, 0x100, "SET_MME_SHADOW_SCRATCH"),
     run(0x3800, 0x200, "CALL_MME"),
-];
-
-/// Methods of the compute class that launch a grid.
-pub(super) const COMPUTE_METHODS: &[MethodDef] = &[
-    method(0x2b4, "SEND_PCAS_A"),
-    method(0x2b8, "SEND_PCAS_B"),
-    masked(SEND_SIGNALING_PCAS_B, 3, "SEND_SIGNALING_PCAS_B"),
-    method(SEND_SIGNALING_PCAS2_B, "SEND_SIGNALING_PCAS2_B"),
 ];
 
 /// Methods of the 3D class that draw or clear.

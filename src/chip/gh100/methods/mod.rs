@@ -8,6 +8,7 @@
 //!
 //! Not listed: the state of the 3D, 2D and compute classes, which nothing here interprets.
 
+pub mod compute;
 pub mod copy;
 pub mod graphics;
 pub mod host;
@@ -52,7 +53,7 @@ pub const CLASSES: &[ClassDef] = &[
     ClassDef {
         class: CLASS_COMPUTE,
         name: classes::HOPPER_COMPUTE_A.name,
-        methods: graphics::COMPUTE_METHODS,
+        methods: compute::METHODS,
     },
 ];
 
@@ -92,7 +93,7 @@ pub fn lookup(number: u16, address: u16) -> Option<&'static MethodDef> {
         Role::TwoD => &[graphics::TWOD_METHODS, graphics::METHODS],
         Role::InlineToMemory => &[inline::METHODS, graphics::METHODS],
         Role::ThreeD => &[graphics::THREED_METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
-        Role::Compute => &[graphics::COMPUTE_METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
+        Role::Compute => &[compute::METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
         _ => &[],
     };
     tables.iter().find_map(|methods| find(methods, address))
