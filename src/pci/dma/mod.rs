@@ -300,6 +300,40 @@ impl DmaSpace {
         self.write(address, &value.to_le_bytes())
     }
 
+    /// Replaces a little-endian word in one step ([`Mapping::update_u32`]). Returns the word before.
+    ///
+    /// # Errors
+    /// It cannot be written, or lies at no multiple of its size.
+    pub fn update_u32(
+        &self,
+        address: u64,
+        mut change: impl FnMut(u32) -> Option<u32>,
+    ) -> Result<u32, DmaFault> {
+        let mut before = 0;
+        self.pieces(address, size_of::<u32>() as u64, Direction::ToMemory, |memory, offset, _| {
+            before = memory.update_u32(offset, &mut change)?;
+            Ok(())
+        })?;
+        Ok(before)
+    }
+
+    /// The same for a double word.
+    ///
+    /// # Errors
+    /// As [`DmaSpace::update_u32`].
+    pub fn update_u64(
+        &self,
+        address: u64,
+        mut change: impl FnMut(u64) -> Option<u64>,
+    ) -> Result<u64, DmaFault> {
+        let mut before = 0;
+        self.pieces(address, size_of::<u64>() as u64, Direction::ToMemory, |memory, offset, _| {
+            before = memory.update_u64(offset, &mut change)?;
+            Ok(())
+        })?;
+        Ok(before)
+    }
+
     /// Sets `size` bytes to `byte`.
     ///
     /// # Errors

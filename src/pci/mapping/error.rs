@@ -58,6 +58,12 @@ pub enum MemoryError {
         /// Size of the mapping.
         limit: u64,
     },
+    /// It is atomic, and lies at no multiple of its size.
+    #[error("Atomic access at {offset:#x}, which is no multiple of its size")]
+    Unaligned {
+        /// Offset of the first byte.
+        offset: u64,
+    },
     /// It writes to a read-only mapping.
     #[error("Write at {offset:#x} of a read-only mapping")]
     ReadOnly {

@@ -10,6 +10,7 @@
 //! that a process serves (FUSE), or that a disk is behind, are refused: their owner could stall every access.
 
 pub mod absent;
+mod atomic;
 mod error;
 mod file_check;
 mod piece;

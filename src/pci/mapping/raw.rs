@@ -230,7 +230,8 @@ impl Mapping {
         Ok(unsafe { self.base.add(start) })
     }
 
-    fn writable_place(&self, offset: u64, size: usize) -> Result<NonNull<u8>, MemoryError> {
+    /// The same, if the mapping may be written.
+    pub(super) fn writable_place(&self, offset: u64, size: usize) -> Result<NonNull<u8>, MemoryError> {
         match self.access {
             Access::ReadWrite => self.place(offset, size),
             Access::ReadOnly => Err(MemoryError::ReadOnly { offset }),
