@@ -31,12 +31,14 @@ pub mod ledger;
 mod mmu;
 mod pbdma;
 mod preemption;
+mod shaders;
 mod vram;
 mod words;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};
 pub use preemption::Preemption;
+pub use shaders::Shaders;
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
 
 #[cfg(test)]

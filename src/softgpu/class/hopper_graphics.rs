@@ -1,16 +1,17 @@
-//! Hopper's graphics engine, as far as this GPU executes it: inline to memory, reports and notifiers.
+//! Hopper's graphics engine, as far as this GPU executes it: compute grids, inline to memory, reports and
+//! notifiers.
 //!
 //! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
-//! thousands of such methods. What would run a shader or draw is refused: a launch that does nothing would
-//! look like a result. A macro that would draw cannot be told from one that sets state, so macro calls do
+//! thousands of such methods. What would draw is refused: a draw that does nothing would look like a result. A macro that would draw cannot be told from one that sets state, so macro calls do
 //! nothing.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::compute::{self, Compute};
 use super::inline::{self, InlineToMemory};
 use super::report::{self, Reports};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
-use gpuvmk_chip::gh100::methods::graphics::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
 use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
 use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
 use gpuvmk_chip::gh100::methods::{GRAPHICS_SUBCHANNELS, MethodDef, host, lookup, role};
@@ -19,7 +20,7 @@ use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::stream::Method;
 
 /// Number of words of the saved state: classes, notifier, and the state of each class.
-const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS;
+const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS + compute::SAVED_WORDS;
 
 /// Number of bytes of the image before the state: the header that the context loader reads.
 const STATE_OFFSET: u64 = 0x100;
@@ -29,7 +30,7 @@ pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
 /// State of the graphics engine; a channel's context holds it while another channel has the engine.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HopperGraphics {
     /// Class bound to each subchannel.
     classes: [u16; 8],
@@ -39,6 +40,8 @@ pub(crate) struct HopperGraphics {
     compute: Reports,
     /// Inline to memory of the class of that name, of 3D, and of compute.
     inline: [InlineToMemory; 3],
+    /// Launches of the compute class.
+    grids: Compute,
 }
 
 impl Default for HopperGraphics {
@@ -50,38 +53,32 @@ impl Default for HopperGraphics {
             threed: Reports::default(),
             compute: Reports::default(),
             inline: [InlineToMemory::default(), InlineToMemory::default(), InlineToMemory::default()],
+            grids: Compute::default(),
         }
     }
 }
 
-/// True for a method that would run a shader or draw.
-fn launches(class: u16, method: u16, data: u32) -> bool {
+/// True for a method that would draw.
+fn draws(class: u16, method: u16) -> bool {
     let listed = |methods: &'static [MethodDef]| find(methods, method).is_some();
     let Some(role) = role(class.into()) else { return false };
-    match (role, method) {
-        (Role::Compute, graphics::SEND_SIGNALING_PCAS_B) => {
-            graphics::SEND_SIGNALING_PCAS_B::SCHEDULE.is_set(data)
-        }
-        (Role::Compute, graphics::SEND_SIGNALING_PCAS2_B) => {
-            let action = PCAS_ACTION.get(data);
-            !matches!(action, PCAS_ACTION::NOP | PCAS_ACTION::INVALIDATE | PCAS_ACTION::PREFETCH)
-        }
-        (Role::ThreeD, _) => listed(graphics::THREED_METHODS),
-        (Role::TwoD, _) => listed(graphics::TWOD_METHODS),
+    match role {
+        Role::ThreeD => listed(graphics::THREED_METHODS),
+        Role::TwoD => listed(graphics::TWOD_METHODS),
         _ => false,
     }
 }
 
-/// Refuses a method that would draw or run a shader. The explanation is logged once, the method each time.
-fn refuse_launch(class: u16, method: u16) -> Refusal {
+/// Refuses a method that would draw. The explanation is logged once, the method each time.
+fn refuse_drawing(class: u16, method: u16) -> Refusal {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let name = lookup(class, method).map_or("?", |def| def.name);
     if TOLD.swap(true, Ordering::Relaxed) {
         log::debug!("softgpu: class {class:04x} method {name} ({method:#x}) refused");
     } else {
         log::warn!(
-            "The software GPU runs no shaders and draws nothing: class {class:04x} method {name} ({method:#x}) \
-             stops its channel. Use a physical GPU for compute and graphics."
+            "The software GPU draws nothing: class {class:04x} method {name} ({method:#x}) stops its channel. Use \
+             a physical GPU for graphics."
         );
     }
     Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class }
@@ -138,8 +135,13 @@ impl Model for HopperGraphics {
         }
         let class = self.classes.get(usize::from(method.subchannel)).copied().unwrap_or(0);
         let data = method.data;
-        if launches(class, method.method, data) {
-            return Err(refuse_launch(class, method.method));
+        if draws(class, method.method) {
+            return Err(refuse_drawing(class, method.method));
+        }
+        if role(class.into()) == Some(Role::Compute)
+            && let Some(progress) = self.grids.method(run, (class, method.method, data), effects)
+        {
+            return progress;
         }
         let [high, low] = &mut self.notifier;
         match method.method {
@@ -151,15 +153,16 @@ impl Model for HopperGraphics {
         Ok(Progress::Done)
     }
 
-    fn resume(&mut self, _run: &Run<'_>, _effects: &mut Effects) -> Result<Progress, Refusal> {
-        // No method takes long.
-        Ok(Progress::Done)
+    fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
+        // Nothing else takes long.
+        self.grids.resume(run, effects)
     }
 
     fn save(&self) -> Vec<u8> {
         let words = self.classes.iter().map(|&class| u32::from(class)).chain(self.notifier);
         let words = words.chain(self.threed.save()).chain(self.compute.save());
-        words.chain(self.inline.iter().flat_map(InlineToMemory::save)).flat_map(u32::to_le_bytes).collect()
+        let words = words.chain(self.inline.iter().flat_map(InlineToMemory::save)).chain(self.grids.save());
+        words.flat_map(u32::to_le_bytes).collect()
     }
 
     fn load(&mut self, image: &[u8]) {
@@ -176,6 +179,15 @@ impl Model for HopperGraphics {
         for inline in &mut self.inline {
             inline.load(&mut words);
         }
+        self.grids.load(&mut words);
+    }
+
+    fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.grids.take_out()
+    }
+
+    fn put_back(&mut self, kept: Box<dyn Any + Send>) {
+        self.grids.put_back(kept);
     }
 
     fn image_size(&self) -> usize {

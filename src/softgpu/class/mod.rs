@@ -6,6 +6,7 @@
 //! [`layout`] (where a surface's bytes lie), [`transfer`] and [`clear`] (long work, which can pause).
 
 mod clear;
+mod compute;
 pub(crate) mod copy;
 pub(crate) mod graphics;
 pub(crate) mod hopper_copy;

@@ -1,16 +1,16 @@
 //! Classes without a GPU: their methods on plain memory.
 
-use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::copy::Copy;
-use crate::Preemption;
 use crate::clock::Clock;
 use crate::engine::control::{Control, Place};
 use crate::engine::model::{Effects, Model, Progress, Run};
 use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
+use crate::{Preemption, Shaders};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::methods::pcopy;
 use gpuvmk_chip::stream::Method;
@@ -27,37 +27,37 @@ const REPORT: usize = 4 << 20;
 
 /// Memory from address 0 on, that faults nowhere.
 #[derive(Debug)]
-struct Plain(RefCell<Vec<u8>>);
+struct Plain(Mutex<Vec<u8>>);
 
 impl Plain {
     fn new() -> Self {
         let pattern = (0..SIZE).map(|index| (index % 251) as u8);
-        Self(RefCell::new(pattern.chain(std::iter::repeat_n(0, REPORT + 16 - SIZE)).collect()))
+        Self(Mutex::new(pattern.chain(std::iter::repeat_n(0, REPORT + 16 - SIZE)).collect()))
     }
 
     fn is_copied(&self) -> bool {
-        let bytes = self.0.borrow();
+        let bytes = self.0.lock().unwrap();
         bytes[TARGET..TARGET + SIZE] == bytes[..SIZE]
     }
 
     fn report(&self) -> u32 {
-        u32::from_le_bytes(*self.0.borrow()[REPORT..].first_chunk().unwrap())
+        u32::from_le_bytes(*self.0.lock().unwrap()[REPORT..].first_chunk().unwrap())
     }
 }
 
 impl ChannelMemory for Plain {
     fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
-        data.copy_from_slice(&self.0.borrow()[va as usize..][..data.len()]);
+        data.copy_from_slice(&self.0.lock().unwrap()[va as usize..][..data.len()]);
         Ok(())
     }
 
     fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
-        self.0.borrow_mut()[va as usize..][..data.len()].copy_from_slice(data);
+        self.0.lock().unwrap()[va as usize..][..data.len()].copy_from_slice(data);
         Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {
-        self.0.borrow_mut().copy_within(from as usize..(from + size) as usize, to as usize);
+        self.0.lock().unwrap().copy_within(from as usize..(from + size) as usize, to as usize);
         Ok(())
     }
 
@@ -74,6 +74,14 @@ impl ChannelMemory for Plain {
 
     fn write_time(&self, va: u64) -> Result<(), MmuFault> {
         self.write(va + 8, &[0; 8])
+    }
+
+    fn update_u32(&self, _: u64, _: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, MmuFault> {
+        unreachable!("no class of this chip has atomics")
+    }
+
+    fn update_u64(&self, _: u64, _: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, MmuFault> {
+        unreachable!("no class of this chip has atomics")
     }
 
     fn reduce(&self, _: u64, _: Reduction, _: Operand, _: bool, _: u64) -> Result<(), MmuFault> {
@@ -93,7 +101,7 @@ impl Wishes {
         let slice_end = Instant::now() + Duration::from_secs(3600);
         let (attention, abort, place) = (&self.attention, &self.abort, Place::Engine);
         let control = Control { attention, abort, slice_end, preemption, place };
-        Run { memory, clock: Clock::start(), control }
+        Run { memory, clock: Clock::start(), control, shaders: Shaders::Refused }
     }
 }
 
@@ -156,7 +164,7 @@ fn whole_methods_pause_for_a_reset_only() {
 
 #[test]
 fn what_takes_long_pauses_on_the_host_units_thread_and_the_engine_goes_on() {
-    let asked_first = Cell::new(Instant::now().checked_sub(Duration::from_millis(1)));
+    let asked_first = OnceLock::from(Instant::now().checked_sub(Duration::from_millis(1)).unwrap());
     for preemption in [Preemption::Anywhere, Preemption::Methods] {
         let (memory, wishes, mut effects) = (Plain::new(), Wishes::default(), Effects::default());
         let mut run = wishes.run(&memory, preemption);

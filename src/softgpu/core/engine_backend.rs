@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::Core;
 use crate::engine::context::Patch;
-use crate::engine::unit::{Owner, Switch, Unit};
+use crate::engine::owner::Owner;
+use crate::engine::unit::{Switch, Unit};
 use crate::events::{Events, hardware_number};
 use crate::pbdma::shared::Shared;
 use gpuvmk_backend::{EngineBackend, EngineStatus, FifoState, NoTarget};

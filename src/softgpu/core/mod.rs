@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::Preemption;
 use crate::chip::{Description, GF100};
 use crate::engine::unit::Unit;
 use crate::fifo::sleepers::Pbdmas;
@@ -23,6 +22,8 @@ use crate::pbdma::host::HostUnit;
 use crate::pbdma::shared::Shared;
 use crate::pbdma::thread;
 use crate::vram::renewals::Renewals;
+use crate::{Preemption, Shaders};
+use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_jail::{self as jail, Role};
 
@@ -92,6 +93,13 @@ impl Core {
     /// Where work leaves an engine that others want.
     pub(crate) fn set_preemption(&self, preemption: Preemption) {
         self.shared.set_preemption(preemption);
+    }
+
+    /// What becomes of launches.
+    pub(crate) fn set_shaders(&self, shaders: Shaders) {
+        if let Some(unit) = self.shared.unit(Engine::Graphics) {
+            unit.set_shaders(shaders);
+        }
     }
 
     /// The mode that [`Core::set_preemption`] has set.

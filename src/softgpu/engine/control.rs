@@ -1,6 +1,6 @@
 //! When the work of an engine must pause.
 
-use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const HOST_UNIT_TIME: Duration = Duration::from_millis(1);
 pub(crate) enum Place<'a> {
     /// The thread of a PBDMA, which other channels need. Work may stay there for a short time, counted from
     /// the first time that it asks whether to pause.
-    HostUnit(&'a Cell<Option<Instant>>),
+    HostUnit(&'a OnceLock<Instant>),
     /// The engine's own thread.
     Engine,
 }
@@ -64,9 +64,8 @@ impl Control<'_> {
 }
 
 /// True when the host unit's thread has worked for long enough since it was asked first, which may be now.
-fn is_time_up(asked_first: &Cell<Option<Instant>>) -> bool {
+fn is_time_up(asked_first: &OnceLock<Instant>) -> bool {
     let now = Instant::now();
-    let began = asked_first.get().unwrap_or(now);
-    asked_first.set(Some(began));
+    let began = *asked_first.get_or_init(|| now);
     now.saturating_duration_since(began) >= HOST_UNIT_TIME
 }

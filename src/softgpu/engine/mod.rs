@@ -9,7 +9,9 @@
 
 pub(crate) mod context;
 pub(crate) mod control;
+mod kept;
 pub(crate) mod model;
+pub(crate) mod owner;
 mod seat;
 pub(crate) mod unit;
 mod work_time;

@@ -1,7 +1,10 @@
 //! The interface between an engine and the classes that it executes. A class sees its channel's memory, the
 //! clock, and whether it has to pause.
 
+use std::any::Any;
+
 use super::control::Control;
+use crate::Shaders;
 use crate::clock::Clock;
 use crate::mmu::channel_memory::ChannelMemory;
 use gpuvmk_chip::channel_event::MmuFault;
@@ -54,6 +57,8 @@ pub(crate) struct Run<'a> {
     pub(crate) clock: Clock,
     /// Says whether long work has to pause. Work asks it between its steps.
     pub(crate) control: Control<'a>,
+    /// What becomes of launches.
+    pub(crate) shaders: Shaders,
 }
 
 /// What an engine is: methods, long operations, and a context that can be saved and loaded.
@@ -75,6 +80,15 @@ pub(crate) trait Model: Send + std::fmt::Debug {
 
     /// Where in the image the context begins.
     fn image_offset(&self) -> u64;
+
+    /// Takes out what is under way and too large for the image, such as a grid. It is kept for the context
+    /// until [`Model::load`] and [`Model::put_back`]; whoever loads an image without it has lost it.
+    fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+
+    /// Gives back what was taken out, after the image of the same context was loaded.
+    fn put_back(&mut self, _kept: Box<dyn Any + Send>) {}
 
     /// Brings the engine to its state after power-on.
     fn reset(&mut self);

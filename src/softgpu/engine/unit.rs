@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use super::context::{Image, Patch};
 use super::control::Control;
+use super::kept::Kept;
 use super::model::{Effects, Model, Progress, Refusal, Run};
+use super::owner::Owner;
 use super::seat::Seat;
 use super::work_time::WorkTime;
+use crate::Shaders;
 use crate::events::Events;
 use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
@@ -22,15 +25,6 @@ use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
-
-/// The owner of the context that an engine holds. A channel that was bound again is another owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// `None` for a context that the driver made current by hand.
-    pub(crate) channel: Option<HostChannel>,
-    pub(crate) generation: u64,
-    pub(crate) instance: PhysicalAddress,
-}
 
 /// What an engine is to do.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +93,10 @@ pub(crate) struct Unit {
     channel: AtomicU32,
     work: WorkTime,
     switching: AtomicBool,
+    /// What contexts have that their images do not hold.
+    kept: Kept,
+    /// Launches run.
+    executes: AtomicBool,
 }
 
 /// Tells that nothing is resident and nothing goes on, after work that ended by a panic.
@@ -128,6 +126,8 @@ impl Unit {
             channel: AtomicU32::new(0),
             work: WorkTime::default(),
             switching: AtomicBool::new(false),
+            kept: Kept::default(),
+            executes: AtomicBool::new(false),
         }
     }
 
@@ -148,6 +148,15 @@ impl Unit {
     /// Its thread has ended what it was given.
     pub(crate) fn end_of_long_work(&self) {
         self.long_work.store(false, Ordering::Release);
+    }
+
+    /// Says what becomes of launches from now on.
+    pub(crate) fn set_shaders(&self, shaders: Shaders) {
+        self.executes.store(shaders == Shaders::Executed, Ordering::Relaxed);
+    }
+
+    fn shaders(&self) -> Shaders {
+        if self.executes.load(Ordering::Relaxed) { Shaders::Executed } else { Shaders::Refused }
     }
 
     /// What it does now; never waits for it.
@@ -214,7 +223,7 @@ impl Unit {
             unit: FaultUnit::Engine(self.engine),
             privileged: false,
         };
-        let run = Run { memory: &client, clock: system.clock, control };
+        let run = Run { memory: &client, clock: system.clock, control, shaders: self.shaders() };
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {
@@ -252,6 +261,9 @@ impl Unit {
         self.channel.store(0, Ordering::Release);
         let Some(resident) = parts.resident.take() else { return Ok(()) };
         let saved = resident.image.write(system, parts.model.image_offset(), &parts.model.save());
+        if let Some(work) = parts.model.take_out() {
+            self.kept.put(resident.owner, work);
+        }
         parts.model.reset();
         saved.map_err(|fault| (resident.owner.channel, fault))
     }
@@ -272,6 +284,9 @@ impl Unit {
             _ => Vec::new(),
         };
         parts.model.load(&bytes);
+        if let Some(work) = self.kept.take(owner) {
+            parts.model.put_back(work);
+        }
         parts.resident = Some(Resident { owner, image });
         self.channel.store(channel.map_or(0, |channel| u32::from(channel.0) + 1), Ordering::Release);
         Ok(patches)
@@ -309,6 +324,9 @@ impl Unit {
     /// so the engine does not execute for it.
     pub(crate) fn evict(&self, system: &MemorySystem, channel: HostChannel, save: bool) -> Switch {
         let mut switch = Switch::default();
+        if !save {
+            self.kept.forget(channel);
+        }
         // The engine may work for others, for long: it is only waited for while the channel is the resident
         // one, and while somebody switches, for it may be this one that is being saved.
         let wanted = || {

@@ -19,7 +19,7 @@ pub(crate) enum Report {
 
 /// Memory of a channel. An access of more than a page is not atomic: each page is translated by itself, and
 /// what was done before a fault stays done.
-pub(crate) trait ChannelMemory: std::fmt::Debug {
+pub(crate) trait ChannelMemory: std::fmt::Debug + Sync {
     /// Reads `data.len()` bytes.
     fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault>;
 
@@ -42,7 +42,14 @@ pub(crate) trait ChannelMemory: std::fmt::Debug {
     /// Writes the time where a report of 16 bytes at `va` has it.
     fn write_time(&self, va: u64) -> Result<(), MmuFault>;
 
-    /// Combines the value at `va` with an operand. Other reductions wait; stores of others may get lost.
+    /// Replaces an aligned word by what `change` makes of it, in one step for everybody else; `None` leaves
+    /// it. Returns the word before. A word that is not aligned is not there.
+    fn update_u32(&self, va: u64, change: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, MmuFault>;
+
+    /// The same for a double word.
+    fn update_u64(&self, va: u64, change: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, MmuFault>;
+
+    /// Combines the value at `va` with an operand, in one step for everybody else.
     fn reduce(
         &self,
         va: u64,

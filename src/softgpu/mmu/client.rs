@@ -1,7 +1,6 @@
 //! Accesses by virtual address, in the name of a channel: translated page by page, checked by the ledger,
 //! bounded in how long they keep a TLB flush waiting.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::channel_memory::{CHUNK, ChannelMemory, Report};
@@ -213,18 +212,35 @@ impl ChannelMemory for Client<'_> {
         signed: bool,
         by: u64,
     ) -> Result<(), MmuFault> {
-        let _alone = self.system.reductions.lock().unwrap_or_else(PoisonError::into_inner);
         match operand {
             Operand::Word => {
-                let value = self.read_u32(va)?.into();
-                let [low, _] = halves(reduction.apply(operand, signed, value, by));
-                self.write_u32(va, low)
+                let combine = |value: u32| {
+                    let [low, _] = halves(reduction.apply(operand, signed, value.into(), by));
+                    Some(low)
+                };
+                self.update_u32(va, &mut { combine }).map(drop)
             }
             Operand::DoubleWord => {
-                let value = self.read_u64(va)?;
-                self.write_u64(va, reduction.apply(operand, signed, value, by))
+                let combine = |value| Some(reduction.apply(operand, signed, value, by));
+                self.update_u64(va, &mut { combine }).map(drop)
             }
         }
+    }
+
+    fn update_u32(&self, va: u64, change: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, MmuFault> {
+        let in_use = self.space.in_use();
+        let place = self.translate(&in_use, va, AccessKind::Write)?;
+        self.note(place, size_of::<u32>() as u64);
+        let missed = self.system.memory.update_u32(place.target, change);
+        missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))
+    }
+
+    fn update_u64(&self, va: u64, change: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, MmuFault> {
+        let in_use = self.space.in_use();
+        let place = self.translate(&in_use, va, AccessKind::Write)?;
+        self.note(place, size_of::<u64>() as u64);
+        let missed = self.system.memory.update_u64(place.target, change);
+        missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))
     }
 }
 

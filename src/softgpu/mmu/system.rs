@@ -1,6 +1,6 @@
 //! The memory system: physical memory, the MMU in front of it, and the ledger that watches accesses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::Mmu;
 use crate::clock::Clock;
@@ -16,8 +16,6 @@ pub(crate) struct MemorySystem {
     pub(crate) mmu: Mmu,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) clock: Clock,
-    /// Held by whoever reads, changes and writes back a word: reductions exclude each other.
-    pub(super) reductions: Mutex<()>,
 }
 
 impl MemorySystem {
@@ -31,7 +29,6 @@ impl MemorySystem {
             mmu,
             ledger: Arc::new(Ledger::new(vram, channels)),
             clock: Clock::start(),
-            reductions: Mutex::new(()),
         })
     }
 }

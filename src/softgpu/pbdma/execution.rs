@@ -5,7 +5,7 @@
 //! subchannel is bound to. What the engine does not finish in a short time is long: the channel leaves, and
 //! the engine goes on alone.
 
-use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -205,7 +205,7 @@ impl<'a> Execution<'a> {
         };
         let owner = owner(&self.loaded.job);
         let attention = self.shared.attention(self.pbdma);
-        let asked_first = Cell::new(None);
+        let asked_first = OnceLock::new();
         let control = Control {
             attention,
             abort: unit.abort(),

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::engine::unit::Owner;
+use crate::engine::owner::Owner;
 use crate::fifo::Job;
 use crate::mmu::AddressSpace;
 use gpuvmk_chip::stream::Method;

@@ -51,6 +51,37 @@ impl Memory {
         result.map_err(|Missed| NoTarget { address, size })
     }
 
+    /// Replaces an aligned word by what `change` makes of it, in one step for everybody else; `None` leaves
+    /// it. Returns the word before.
+    pub(crate) fn update_u32(
+        &self,
+        address: PhysicalAddress,
+        change: impl FnMut(u32) -> Option<u32>,
+    ) -> Result<u32, NoTarget> {
+        let result: Result<u32, Missed> = match address.aperture {
+            Aperture::Vram => self.vram.memory.update_u32(address.address, change).map_err(Missed::from),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.update_u32(address.address, change).map_err(Missed::from)
+            }
+        };
+        result.map_err(|Missed| NoTarget { address, size: 4 })
+    }
+
+    /// The same for a double word.
+    pub(crate) fn update_u64(
+        &self,
+        address: PhysicalAddress,
+        change: impl FnMut(u64) -> Option<u64>,
+    ) -> Result<u64, NoTarget> {
+        let result: Result<u64, Missed> = match address.aperture {
+            Aperture::Vram => self.vram.memory.update_u64(address.address, change).map_err(Missed::from),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.update_u64(address.address, change).map_err(Missed::from)
+            }
+        };
+        result.map_err(|Missed| NoTarget { address, size: 8 })
+    }
+
     /// Makes `size` bytes zeros.
     pub(crate) fn clear(&self, address: PhysicalAddress, size: u64) -> Result<(), NoTarget> {
         let result: Result<(), Missed> = match address.aperture {

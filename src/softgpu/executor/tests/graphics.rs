@@ -3,7 +3,7 @@ use gpuvmk_chip::Engine;
 use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, StopCause};
 use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
 use gpuvmk_chip::gh100::methods::inline;
-use gpuvmk_chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, host, report};
+use gpuvmk_chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, compute, host, report};
 use gpuvmk_gpu::GpuEvent;
 
 const DST: u64 = 0x31_0000_0000;
@@ -129,11 +129,11 @@ fn reports_of_both_forms_are_written() {
 }
 
 #[test]
-fn launches_are_refused_and_not_skipped() {
+fn launches_and_draws_are_refused_and_not_skipped() {
     let cases = [
-        (1, CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS_B, 2),
-        (1, CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS2_B, 3),
-        (1, CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS2_B, 0xa),
+        (1, CLASS_COMPUTE, compute::SEND_SIGNALING_PCAS_B, 2),
+        (1, CLASS_COMPUTE, compute::SEND_SIGNALING_PCAS2_B, 3),
+        (1, CLASS_COMPUTE, compute::SEND_SIGNALING_PCAS2_B, 0xa),
         (0, CLASS_3D, 0x0d78, 3),
         (0, CLASS_3D, 0x19d0, 1),
         (3, CLASS_2D, 0x08dc, 0),
@@ -161,10 +161,11 @@ fn start_up_of_a_driver_is_accepted() {
     for method in (0x1000u16..0x1200).chain(0x2000..0x3400).step_by(4) {
         words.extend(immediate(0, method, 3));
     }
-    for method in (0x310u16..0x1a00).step_by(4) {
+    // But for what would launch a QMD in the stream.
+    for method in (0x4a0u16..0x1a00).step_by(4) {
         words.extend(immediate(1, method, 1));
     }
-    words.extend(immediate(1, graphics::SEND_SIGNALING_PCAS2_B, 1));
+    words.extend(immediate(1, compute::SEND_SIGNALING_PCAS2_B, 1));
     words.extend(semaphore(DST, 9, 1));
     rig.run(&mut channel, &words);
     assert_eq!(rig.read_u32(memory), 9);

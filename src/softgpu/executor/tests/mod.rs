@@ -1,6 +1,7 @@
 //! The executor as the aggregator uses it: through the driver's trait alone, with rings and command streams
 //! written into tenants' memory.
 
+mod compute;
 mod copies;
 mod driver;
 mod errors;

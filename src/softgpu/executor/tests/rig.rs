@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::Shaders;
 use crate::executor::{Executor, ExecutorConfig};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
@@ -49,7 +50,12 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        let mut gpu = Executor::new(ExecutorConfig { vram: 80 << 20 }).unwrap();
+        Self::of(Shaders::Refused)
+    }
+
+    pub fn of(shaders: Shaders) -> Self {
+        let gpu = Executor::new(ExecutorConfig { vram: 80 << 20 }).unwrap();
+        let mut gpu = gpu.with_shaders(shaders);
         let (start, size) = (gpu.info().tenant_vram, gpu.info().tenant_vram_size);
         let shared = gpu.share_vram(start, size).unwrap();
         let pieces: Vec<_> = shared

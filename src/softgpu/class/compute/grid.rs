@@ -1,0 +1,180 @@
+//! A launch under way: its grid, and the grids that it brings with it.
+
+use std::collections::VecDeque;
+use std::thread::available_parallelism;
+
+use gpuvmk_chip::compute::ComputeClass;
+use gpuvmk_chip::qmd::{Bank, Grid};
+use gpuvmk_isa::Arch;
+use gpuvmk_sm::{Cause, Constants, Fault, Launch, LocalMemory};
+
+use super::ending;
+use super::launch::{self, GR_EXCEPTION};
+use super::state::State;
+use super::view::Global;
+use crate::engine::model::{Effects, Progress, Refusal, Run};
+
+/// Most QMDs that wait behind each other for their launch.
+const MAX_WAITING: usize = 64;
+
+/// Most threads that execute one grid.
+const MAX_WORKERS: usize = 4;
+
+/// Bytes of a constant bank that are read at a time.
+const PAGE: usize = 4096;
+
+/// Grids of one launch: the one under way, and those that it brings with it.
+#[derive(Debug)]
+pub(super) struct Work {
+    class: &'static ComputeClass,
+    waiting: VecDeque<u64>,
+    running: Option<(Grid, Option<gpuvmk_sm::Grid>)>,
+}
+
+/// The instruction set of a class, if it is executed here.
+fn executed(sm: u8) -> Option<Arch> {
+    match sm {
+        75 => Some(Arch::Sm75),
+        80 => Some(Arch::Sm80),
+        86 => Some(Arch::Sm86),
+        89 => Some(Arch::Sm89),
+        90 => Some(Arch::Sm90),
+        _ => None,
+    }
+}
+
+/// The words of a constant bank, as they are at the launch. What lies where no memory is reads as zero.
+fn constants(run: &Run<'_>, bank: Bank) -> Vec<u32> {
+    let size = usize::try_from(bank.size).unwrap_or(0);
+    let mut bytes = vec![0; size];
+    let mut va = bank.address;
+    for page in bytes.chunks_mut(PAGE) {
+        if run.memory.read(va, page).is_err() {
+            break;
+        }
+        va = va.saturating_add(page.len() as u64);
+    }
+    bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+impl Work {
+    /// A launch of the QMD at this virtual address.
+    pub(super) fn new(class: &'static ComputeClass, qmd: u64) -> Self {
+        Self { class, waiting: VecDeque::from([qmd]), running: None }
+    }
+
+    /// Goes on until all is done or the engine has to pause.
+    pub(super) fn go_on(
+        &mut self,
+        run: &Run<'_>,
+        state: &State,
+        effects: &mut Effects,
+    ) -> Result<Progress, Refusal> {
+        loop {
+            if let Some((grid, running)) = &self.running {
+                if let Some(running) = running {
+                    match execute(run, running)? {
+                        Progress::Done => {}
+                        Progress::Paused => return Ok(Progress::Paused),
+                    }
+                }
+                let next = ending::end(run, self.class, grid, effects)?;
+                self.running = None;
+                if self.waiting.len().saturating_add(next.len()) > MAX_WAITING {
+                    log::debug!("softgpu: more than {MAX_WAITING} QMDs wait for each other");
+                    return Err(Refusal::Robust(GR_EXCEPTION));
+                }
+                self.waiting.extend(next);
+            }
+            if self.waiting.is_empty() {
+                return Ok(Progress::Done);
+            }
+            // A QMD may have itself launched again, without an end.
+            if run.control.should_pause() {
+                return Ok(Progress::Paused);
+            }
+            if let Some(qmd) = self.waiting.pop_front() {
+                self.running = Some(self.start(run, state, qmd)?);
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        run: &Run<'_>,
+        state: &State,
+        qmd: u64,
+    ) -> Result<(Grid, Option<gpuvmk_sm::Grid>), Refusal> {
+        let grid = launch::read(run, self.class, qmd)?;
+        if !grid.runs || grid.grid.contains(&0) {
+            return Ok((grid, None));
+        }
+        let Some(arch) = executed(self.class.sm) else {
+            log::warn!(
+                "The software GPU does not execute machine code of SM {} yet: a launch on {} stops its channel",
+                self.class.sm,
+                self.class.class.name
+            );
+            return Err(Refusal::Robust(GR_EXCEPTION));
+        };
+        let mut banks = Constants::default();
+        for (number, bank) in grid.banks.iter().enumerate() {
+            if let Some(bank) = bank {
+                banks.set(number, constants(run, *bank));
+            }
+        }
+        let (base, size) = state.local_memory();
+        let launch = Launch {
+            arch,
+            entry: grid.program,
+            registers: u16::try_from(grid.registers.min(255)).unwrap_or(255),
+            grid: grid.grid,
+            block: grid.block,
+            shared: grid.shared,
+            constants: banks,
+            shared_window: state.shared_window(),
+            local_window: state.local_window(),
+            local: LocalMemory { base, size, low: grid.local_low, high: grid.local_high },
+        };
+        let running = gpuvmk_sm::Grid::new(launch).map_err(|error| {
+            log::debug!("softgpu: the QMD at {qmd:#x} is not launched: {error}");
+            Refusal::Robust(GR_EXCEPTION)
+        })?;
+        Ok((grid, Some(running)))
+    }
+}
+
+/// Moves a grid on until it ends or the engine has to pause.
+fn execute(run: &Run<'_>, running: &gpuvmk_sm::Grid) -> Result<Progress, Refusal> {
+    let global = Global::new(run);
+    // A PBDMA's thread is not for others' work: the engine's own may have helpers.
+    let workers = if run.control.place.is_host_unit() {
+        1
+    } else {
+        available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
+    };
+    match running.run(&global, workers, &|| !run.control.should_pause()) {
+        gpuvmk_sm::Progress::Done => Ok(Progress::Done),
+        gpuvmk_sm::Progress::Paused => Ok(Progress::Paused),
+        gpuvmk_sm::Progress::Faulted(fault) => Err(refusal(&global, fault)),
+    }
+}
+
+/// What a channel is told of a warp that cannot go on.
+fn refusal(global: &Global<'_>, fault: Fault) -> Refusal {
+    match fault.cause {
+        Cause::Memory(memory) => {
+            log::debug!("softgpu: a shader: {fault}");
+            global.reason(memory).map_or(Refusal::Robust(GR_EXCEPTION), Refusal::Fault)
+        }
+        Cause::Exception(_) | Cause::Trap | Cause::NoInstruction(_) => {
+            log::debug!("softgpu: a shader: {fault}");
+            Refusal::Robust(GR_EXCEPTION)
+        }
+        Cause::NotExecuted(_) => {
+            // Ours, not the guest's.
+            log::warn!("A shader cannot go on: {fault}");
+            Refusal::Robust(GR_EXCEPTION)
+        }
+    }
+}

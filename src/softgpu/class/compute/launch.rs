@@ -1,0 +1,110 @@
+//! From a QMD in memory to a grid that may run: what the compute work distributor reads and checks.
+
+use gpuvmk_chip::compute::{ComputeClass, OverLimit};
+use gpuvmk_chip::qmd::{Grid, MAX_WORDS, Qmd, Reserved};
+
+use crate::engine::model::{Refusal, Run};
+
+/// `ROBUST_CHANNEL_GR_EXCEPTION`: what a channel is told when the graphics engine refuses a launch, or a
+/// shader did what it may not.
+pub(super) const GR_EXCEPTION: u32 = 13;
+
+/// Words in which every version has its number.
+const HEAD_WORDS: usize = 64;
+
+/// Why a QMD is not launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unfit {
+    #[error("it has none of the versions that its class takes")]
+    Version,
+    #[error(transparent)]
+    Reserved(#[from] Reserved),
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
+    #[error("it has code of SM {has:#04x}, and its class runs SM {runs}")]
+    Code { has: u8, runs: u8 },
+}
+
+/// SASS_VERSION of an SM: 75 is written 0x75. Blackwell's have three digits, and 0xa0 to 0xc0.
+fn sass_version(sm: u8) -> u8 {
+    ((sm / 10) << 4) | (sm % 10)
+}
+
+fn examine(class: &ComputeClass, qmd: &Qmd) -> Result<Grid, Unfit> {
+    let layout = qmd.layout(class.layouts).ok_or(Unfit::Version)?;
+    let grid = Grid::of(qmd, layout)?;
+    if grid.runs {
+        class.check(&grid)?;
+        let has = grid.sass_version;
+        // Code of the same generation runs on each of its SMs; drivers may also leave it open.
+        if has != 0 && has >> 4 != sass_version(class.sm) >> 4 {
+            return Err(Unfit::Code { has, runs: class.sm });
+        }
+    }
+    Ok(grid)
+}
+
+/// Reads the QMD at `va`, and says what it describes.
+pub(super) fn read(run: &Run<'_>, class: &ComputeClass, va: u64) -> Result<Grid, Refusal> {
+    let mut bytes = [0; MAX_WORDS * 4];
+    let (head, rest) = bytes.split_at_mut(HEAD_WORDS * 4);
+    run.memory.read(va, head)?;
+    let words = |bytes: &[u8]| {
+        let mut words = [0; MAX_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Qmd::from(words)
+    };
+    // A shorter block may end where memory does.
+    let long = words(head).layout(class.layouts).is_some_and(|layout| layout.words > HEAD_WORDS);
+    if long {
+        run.memory.read(va.saturating_add(HEAD_WORDS as u64 * 4), rest)?;
+    }
+    examine(class, &words(&bytes)).map_err(|unfit| {
+        log::debug!("softgpu: {} launches the QMD at {va:#x}, but {unfit}", class.class.name);
+        Refusal::Robust(GR_EXCEPTION)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuvmk_chip::compute;
+    use gpuvmk_chip::qmd::layout::{V2_2, V4_0, V5_0};
+
+    fn ordinary(layout: &gpuvmk_chip::qmd::layout::Layout) -> Qmd {
+        let mut qmd = Qmd::new(layout).with(layout.registers, 16);
+        for field in layout.grid.into_iter().chain(layout.block) {
+            qmd = qmd.with(field, 1);
+        }
+        qmd
+    }
+
+    fn class(sm: u8) -> &'static ComputeClass {
+        compute::ALL.iter().find(|row| row.sm == sm).unwrap()
+    }
+
+    #[test]
+    fn a_class_takes_its_own_versions_alone() {
+        assert!(examine(class(90), &ordinary(&V4_0)).is_ok());
+        assert!(examine(class(75), &ordinary(&V2_2)).is_ok());
+        assert_eq!(examine(class(75), &ordinary(&V4_0)), Err(Unfit::Version));
+        assert_eq!(examine(class(90), &ordinary(&V5_0)), Err(Unfit::Version));
+        assert_eq!(examine(class(90), &Qmd::default()), Err(Unfit::Version));
+    }
+
+    #[test]
+    fn code_of_another_generation_is_refused() {
+        let with = |version| ordinary(&V4_0).with(V4_0.sass_version, version);
+        assert!(examine(class(90), &with(0x90)).is_ok());
+        assert_eq!(examine(class(90), &with(0x86)), Err(Unfit::Code { has: 0x86, runs: 90 }));
+    }
+
+    #[test]
+    fn what_exceeds_an_sm_is_refused() {
+        let [width, ..] = V4_0.block;
+        let much = ordinary(&V4_0).with(width, 2000);
+        assert!(matches!(examine(class(90), &much), Err(Unfit::OverLimit(_))));
+    }
+}

@@ -1,0 +1,203 @@
+//! The compute class from Turing to Blackwell: launches of grids.
+//!
+//! A method names a QMD and has it launched. The grid runs to its end before the next method of the channel,
+//! which is stronger than what hardware promises. It pauses where the engine has to, goes with its context,
+//! and a channel that loses its context loses the grid.
+
+mod ending;
+mod grid;
+mod launch;
+mod state;
+mod view;
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gpuvmk_chip::compute::{self, ComputeClass};
+use gpuvmk_chip::gh100::methods::compute as methods;
+use gpuvmk_chip::gh100::methods::compute::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
+use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
+
+use self::grid::Work;
+use self::launch::GR_EXCEPTION;
+use self::state::State;
+use crate::Shaders;
+use crate::engine::model::{Effects, Progress, Refusal, Run};
+
+/// Number of words of the saved state: the class's, and whether a grid is under way.
+pub(super) const SAVED_WORDS: usize = state::SAVED_WORDS + 1;
+
+/// State of the class.
+#[derive(Debug, Default)]
+pub(super) struct Compute {
+    state: State,
+    work: Option<Box<Work>>,
+    /// The image said that a grid was under way, and nobody has it.
+    lost: bool,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    Nothing,
+    Launch,
+    /// Launches if the counter of the QMD is 0 then.
+    CountDown,
+    CountUp,
+    NotExecuted,
+}
+
+fn signal(method: u16, data: u32) -> Option<Signal> {
+    match method {
+        methods::SEND_SIGNALING_PCAS_B => {
+            let schedule = methods::SEND_SIGNALING_PCAS_B::SCHEDULE.is_set(data);
+            Some(if schedule { Signal::Launch } else { Signal::Nothing })
+        }
+        methods::SEND_SIGNALING_PCAS2_B => Some(match PCAS_ACTION.get(data) {
+            PCAS_ACTION::NOP | PCAS_ACTION::INVALIDATE | PCAS_ACTION::PREFETCH => Signal::Nothing,
+            PCAS_ACTION::SCHEDULE
+            | PCAS_ACTION::INVALIDATE_COPY_SCHEDULE
+            | PCAS_ACTION::PREFETCH_SCHEDULE
+            | PCAS_ACTION::INVALIDATE_PREFETCH_COPY_SCHEDULE => Signal::Launch,
+            PCAS_ACTION::DECREMENT_DEPENDENCE => Signal::CountDown,
+            PCAS_ACTION::INCREMENT_DEPENDENCE => Signal::CountUp,
+            _ => Signal::NotExecuted,
+        }),
+        _ => None,
+    }
+}
+
+/// Refuses a launch. The explanation is logged once, the class each time.
+fn refuse(class: &ComputeClass) -> Refusal {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if TOLD.swap(true, Ordering::Relaxed) {
+        log::debug!("softgpu: a launch of {} is refused", class.class.name);
+    } else {
+        log::warn!(
+            "The software GPU runs no shaders: a launch of {} stops its channel. Use a physical GPU for compute.",
+            class.class.name
+        );
+    }
+    Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class: class.class.method_class() }
+}
+
+impl Compute {
+    /// Executes a method of the class. `None` if it is none that matters to launches.
+    pub(super) fn method(
+        &mut self,
+        run: &Run<'_>,
+        (class, method, data): (u16, u16, u32),
+        effects: &mut Effects,
+    ) -> Option<Result<Progress, Refusal>> {
+        if self.state.set(method, data) {
+            return Some(Ok(Progress::Done));
+        }
+        let row = compute::of_class(class.into())?;
+        if let Some(signal) = signal(method, data) {
+            return Some(self.signal(run, row, signal, effects));
+        }
+        self.inline_word(run, row, (method, data), effects)
+    }
+
+    fn signal(
+        &mut self,
+        run: &Run<'_>,
+        class: &'static ComputeClass,
+        signal: Signal,
+        effects: &mut Effects,
+    ) -> Result<Progress, Refusal> {
+        let qmd = self.state.qmd();
+        match signal {
+            Signal::Nothing => Ok(Progress::Done),
+            _ if run.shaders == Shaders::Refused => Err(refuse(class)),
+            Signal::Launch => self.launch(run, class, qmd, effects),
+            Signal::CountUp => {
+                ending::count(run, class, qmd, |counter| counter.wrapping_add(1))?;
+                Ok(Progress::Done)
+            }
+            Signal::CountDown => match ending::count(run, class, qmd, |counter| counter.saturating_sub(1))? {
+                0 => self.launch(run, class, qmd, effects),
+                _ => Ok(Progress::Done),
+            },
+            Signal::NotExecuted => {
+                log::warn!("The software GPU does not execute this PCAS action of {}", class.class.name);
+                let class = class.class.method_class();
+                Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class })
+            }
+        }
+    }
+
+    /// A word of a QMD that comes in the command stream. The last one launches it.
+    fn inline_word(
+        &mut self,
+        run: &Run<'_>,
+        class: &'static ComputeClass,
+        (method, data): (u16, u32),
+        effects: &mut Effects,
+    ) -> Option<Result<Progress, Refusal>> {
+        let (address, words) = self.state.inline_qmd();
+        let offset = method.checked_sub(methods::LOAD_INLINE_QMD_DATA)?;
+        let index = offset / 4;
+        if index >= words {
+            return None;
+        }
+        if let Err(fault) = run.memory.write(address.saturating_add(offset.into()), &data.to_le_bytes()) {
+            return Some(Err(fault.into()));
+        }
+        let last = index.saturating_add(1) == words;
+        if last && run.shaders == Shaders::Refused {
+            return Some(Err(refuse(class)));
+        }
+        Some(if last { self.launch(run, class, address, effects) } else { Ok(Progress::Done) })
+    }
+
+    fn launch(
+        &mut self,
+        run: &Run<'_>,
+        class: &'static ComputeClass,
+        qmd: u64,
+        effects: &mut Effects,
+    ) -> Result<Progress, Refusal> {
+        self.work = Some(Box::new(Work::new(class, qmd)));
+        self.resume(run, effects)
+    }
+
+    /// Goes on with the launch that paused.
+    pub(super) fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
+        if std::mem::take(&mut self.lost) {
+            log::warn!("A compute grid was lost: its context was loaded by somebody who does not have it");
+            return Err(Refusal::Robust(GR_EXCEPTION));
+        }
+        let Some(work) = &mut self.work else { return Ok(Progress::Done) };
+        let progress = work.go_on(run, &self.state, effects);
+        if progress != Ok(Progress::Paused) {
+            self.work = None;
+        }
+        progress
+    }
+
+    /// The state as words.
+    pub(super) fn save(&self) -> impl Iterator<Item = u32> {
+        self.state.save().into_iter().chain([u32::from(self.work.is_some() || self.lost)])
+    }
+
+    /// Restores the state from the words that [`Compute::save`] gave. The grid comes by [`Compute::put_back`].
+    pub(super) fn load(&mut self, words: &mut impl Iterator<Item = u32>) {
+        self.state.load(words);
+        self.work = None;
+        self.lost = words.next().unwrap_or(0) != 0;
+    }
+
+    /// Takes the grid out that is under way.
+    pub(super) fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.work.take().map(|work| work as Box<dyn Any + Send>)
+    }
+
+    /// Gives the grid back that was taken out.
+    pub(super) fn put_back(&mut self, kept: Box<dyn Any + Send>) {
+        if let Ok(work) = kept.downcast() {
+            self.work = Some(work);
+            self.lost = false;
+        }
+    }
+}
