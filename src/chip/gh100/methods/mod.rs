@@ -50,11 +50,7 @@ pub const CLASSES: &[ClassDef] = &[
     ClassDef { class: CLASS_HOST, name: classes::HOPPER_CHANNEL_GPFIFO_A.name, methods: host::METHODS },
     ClassDef { class: CLASS_COPY, name: classes::HOPPER_DMA_COPY_A.name, methods: copy::METHODS },
     ClassDef { class: CLASS_3D, name: classes::HOPPER_A.name, methods: graphics::THREED_METHODS },
-    ClassDef {
-        class: CLASS_COMPUTE,
-        name: classes::HOPPER_COMPUTE_A.name,
-        methods: compute::METHODS,
-    },
+    ClassDef { class: CLASS_COMPUTE, name: classes::HOPPER_COMPUTE_A.name, methods: compute::METHODS },
 ];
 
 /// The classes of all chips whose drivers ask GSP, in ascending order. Those of one role have the same
