@@ -2,8 +2,9 @@
 //! notifiers.
 //!
 //! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
-//! thousands of such methods. What would draw is refused: a draw that does nothing would look like a result. A macro that would draw cannot be told from one that sets state, so macro calls do
-//! nothing.
+//! thousands of such methods. What would draw is refused, and so are launches where shaders are not executed:
+//! what does nothing would look like a result. A macro that would draw cannot be told from one that sets
+//! state, so macro calls do nothing.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};

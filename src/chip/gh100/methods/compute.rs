@@ -1,5 +1,5 @@
-//! The compute class: what launches grids, and the state that launches use. Turing's class to Blackwell's have
-//! the same numbers here. Source: `clc5c0.h` to `clcec0.h`.
+//! The compute class: what launches grids, and the state that launches use. The classes from Turing to
+//! Blackwell have the same numbers here. Source: `clc5c0.h` to `clcec0.h`.
 
 use super::{MethodDef, masked, method, run};
 

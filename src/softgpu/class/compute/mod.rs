@@ -181,7 +181,8 @@ impl Compute {
         self.state.save().into_iter().chain([u32::from(self.work.is_some() || self.lost)])
     }
 
-    /// Restores the state from the words that [`Compute::save`] gave. The grid comes by [`Compute::put_back`].
+    /// Restores the state from the words that [`Compute::save`] gave. The grid comes by
+    /// [`Compute::put_back`].
     pub(super) fn load(&mut self, words: &mut impl Iterator<Item = u32>) {
         self.state.load(words);
         self.work = None;
