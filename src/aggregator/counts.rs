@@ -16,11 +16,18 @@ pub(super) const fn words(counts: usize) -> usize {
 
 /// Writes counts to words from `at` on. Calls must not overlap.
 pub(super) fn store(counts: impl IntoIterator<Item = u64>, words: &SharedWords, at: usize) {
+    store_some((0_usize..).zip(counts), words, at);
+}
+
+/// Writes some of the counts, each with its number among those from `at` on. The others stay. Calls must not
+/// overlap.
+pub(super) fn store_some(counts: impl IntoIterator<Item = (usize, u64)>, words: &SharedWords, at: usize) {
     let version = words.word(at);
     let before = version.load(Ordering::Relaxed) | 1;
     version.store(before, Ordering::Relaxed);
     fence(Ordering::Release);
-    for (place, count) in (1_usize..).step_by(2).zip(counts) {
+    for (number, count) in counts {
+        let place = number.wrapping_mul(2).wrapping_add(1);
         let [a, b, c, d, e, f, g, h] = count.to_le_bytes();
         let low = words.word(at.wrapping_add(place));
         low.store(u32::from_le_bytes([a, b, c, d]), Ordering::Relaxed);

@@ -223,6 +223,7 @@ mod orders;
 mod tests {
     use std::time::Duration;
 
+    use gpuvmk_chip::Engine;
     use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
@@ -289,8 +290,8 @@ mod tests {
         let (receiver, sender) = pair();
         let report = Report { fail_safe_count: 9, ..Report::default() };
         sender.report(&report);
-        let copied =
-            CopiedBytes { engines: std::array::from_fn(|place| u64::MAX >> place), unread_entries: 7 };
+        let mut copied = CopiedBytes::of_unread(7);
+        Engine::ALL.into_iter().for_each(|engine| copied.add(engine, u64::MAX >> engine.place()));
         sender.report_copied(&copied);
 
         for channel in 480..MAX_CHANNELS {

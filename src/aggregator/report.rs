@@ -155,15 +155,21 @@ const COPIED: usize = Engine::COUNT + 1;
 /// Number of words of the sums.
 pub(super) const COPIED_WORDS: usize = counts::words(COPIED);
 
-/// Writes them to words from `at` on. Calls must not overlap.
+/// Writes them to words from `at` on: the engines that copied. Sums never shrink, so the others' words are 0
+/// as they were at first. Calls must not overlap.
 pub(super) fn store_copied(copied: &CopiedBytes, words: &SharedWords, at: usize) {
-    counts::store(copied.engines.into_iter().chain([copied.unread_entries]), words, at);
+    let engines = copied.by_engine().map(|(engine, bytes)| (usize::from(engine.place()), bytes));
+    counts::store_some(engines.chain([(Engine::COUNT, copied.unread_entries)]), words, at);
 }
 
 /// Reads the sums from the shared words.
 pub(super) fn load_copied(words: &SharedWords, at: usize) -> CopiedBytes {
     let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
-    CopiedBytes { engines, unread_entries }
+    let mut copied = CopiedBytes::of_unread(unread_entries);
+    for (engine, bytes) in Engine::ALL.into_iter().zip(engines) {
+        copied.add(engine, bytes);
+    }
+    copied
 }
 
 /// Number of words of what is counted of the driver.
@@ -222,10 +228,33 @@ mod tests {
     }
 
     #[test]
+    fn engines_that_copied_nothing_cost_no_store() {
+        const AT: usize = 9;
+        let (words, _file) = SharedWords::create("test", 1).unwrap();
+        let mut copied = CopiedBytes::of_unread(3);
+        copied.add(Engine::COPY2, 5 << 32 | 4096);
+        copied.add(Engine::Sec2, 0);
+        (AT..AT + COPIED_WORDS).for_each(|word| words.word(word).store(u32::MAX, Ordering::Relaxed));
+
+        store_copied(&copied, &words, AT);
+
+        let stored = |word: &usize| words.word(*word).load(Ordering::Relaxed) != u32::MAX;
+        // The version, two words of the engine and two of the entries.
+        let copy2 = AT + 1 + 2 * usize::from(Engine::COPY2.place());
+        let last = AT + COPIED_WORDS;
+        let found: Vec<_> = (AT..last).filter(stored).collect();
+        assert_eq!(found, [AT, copy2, copy2 + 1, last - 2, last - 1]);
+    }
+
+    #[test]
     fn copied_bytes_are_read_whole_while_they_change() {
         let (words, file) = SharedWords::create("test", 1).unwrap();
         let theirs = SharedWords::open(file.as_fd(), 1).unwrap();
-        let counts = |n: u64| CopiedBytes { engines: [n << 20 | n; Engine::COUNT], unread_entries: n };
+        let counts = |n: u64| {
+            let mut copied = CopiedBytes::of_unread(n);
+            Engine::ALL.into_iter().for_each(|engine| copied.add(engine, n << 20 | n));
+            copied
+        };
         let enough = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&enough);
         let sender = std::thread::spawn(move || {

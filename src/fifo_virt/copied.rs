@@ -21,40 +21,61 @@ const SET_OBJECT: u16 = host::SET_OBJECT;
 /// The engines of GF100's copy classes.
 const PCOPY: [Engine; 2] = [Engine::COPY0, Engine::COPY1];
 
-/// The counts.
+/// The counts. What they cost grows with the engines that copied, not with those that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedBytes {
     /// Bytes written by copies, by [`Engine::place`].
-    pub engines: [u64; Engine::COUNT],
+    bytes: [u64; Engine::COUNT],
+    /// The engines whose bytes are not 0.
+    engines: EngineSet,
     /// Ring entries whose commands were not looked through: there were too many, or they could not be read.
     pub unread_entries: u64,
 }
 
 impl Default for CopiedBytes {
     fn default() -> Self {
-        Self { engines: [0; Engine::COUNT], unread_entries: 0 }
+        Self::of_unread(0)
     }
 }
 
 impl CopiedBytes {
+    /// No copy, and so many ring entries that were not looked through.
+    pub const fn of_unread(unread_entries: u64) -> Self {
+        Self { bytes: [0; Engine::COUNT], engines: EngineSet::empty(), unread_entries }
+    }
+
     /// Adds a copy.
     pub fn add(&mut self, engine: Engine, bytes: u64) {
-        if let Some(sum) = self.engines.get_mut(usize::from(engine.place())) {
+        if bytes == 0 {
+            return;
+        }
+        if let Some(sum) = self.bytes.get_mut(usize::from(engine.place())) {
             *sum = sum.saturating_add(bytes);
+            self.engines |= engine.into();
         }
     }
 
     /// Adds all of another.
     pub fn add_all(&mut self, other: &Self) {
-        for (sum, bytes) in self.engines.iter_mut().zip(other.engines) {
-            *sum = sum.saturating_add(bytes);
+        for (engine, bytes) in other.by_engine() {
+            self.add(engine, bytes);
         }
         self.unread_entries = self.unread_entries.saturating_add(other.unread_entries);
     }
 
-    /// Bytes by engine.
+    /// True when nothing was copied and nothing was left unread.
+    pub const fn is_empty(&self) -> bool {
+        self.engines.is_empty() && self.unread_entries == 0
+    }
+
+    /// Bytes of an engine.
+    pub fn bytes(&self, engine: Engine) -> u64 {
+        self.bytes.get(usize::from(engine.place())).copied().unwrap_or(0)
+    }
+
+    /// Bytes of each engine that copied, by their places.
     pub fn by_engine(&self) -> impl Iterator<Item = (Engine, u64)> {
-        Engine::ALL.into_iter().zip(self.engines)
+        self.engines.engines().map(|engine| (engine, self.bytes(engine)))
     }
 }
 

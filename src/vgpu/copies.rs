@@ -88,7 +88,7 @@ impl Copies {
         if let Some(follower) = &mut *locked(place) {
             follower.follow(doorbell.gp_put, memory, &mut found);
         }
-        if found != CopiedBytes::default() {
+        if !found.is_empty() {
             let mut sums = locked(&self.sums);
             sums.add_all(&found);
             link.report_copied(&sums);

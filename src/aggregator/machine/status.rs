@@ -51,7 +51,7 @@ pub fn add_report(status: &mut TenantStatus, report: &Report) {
 /// Adds a tenant's copied bytes, by its backend's report.
 pub fn add_copied(status: &mut TenantStatus, copied: &CopiedBytes) {
     status.unread_entries = copied.unread_entries;
-    for (engine, bytes) in copied.by_engine().filter(|(_, bytes)| *bytes > 0) {
+    for (engine, bytes) in copied.by_engine() {
         status.copied_bytes = status.copied_bytes.saturating_add(bytes);
         let engine = engine.to_string();
         if let Some(status) = status.engines.iter_mut().find(|status| status.engine == engine) {

@@ -151,7 +151,7 @@ fn gh100s_inline_data_counts_for_each_class_by_itself() {
 #[test]
 fn every_form_of_header_is_followed() {
     let mut meter = gh100(EngineSet::COPY1);
-    let copies = |copied: CopiedBytes| copied.engines[2];
+    let copies = |copied: CopiedBytes| copied.bytes(Engine::COPY1);
     let length = |n| header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LINE_LENGTH_IN, n);
     assert_eq!(
         copies(read(&mut meter, &[length(24), header(SEC_OP::IMMD_DATA_METHOD, 0, copy::LAUNCH_DMA, 1)])),

@@ -56,7 +56,7 @@ impl Fixture {
     fn counted(&self) -> (u64, u64) {
         let copied = self.mediator.status().copied;
         assert_eq!(copied, *self.link.copied.lock().unwrap());
-        (copied.engines[1], copied.unread_entries)
+        (copied.bytes(Engine::COPY0), copied.unread_entries)
     }
 }
 
