@@ -24,10 +24,10 @@ mod parts;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use super::face::Face;
-use super::hal::{Hal, Token};
+use super::hal::{Hal, Roles, Token};
 use super::identity_page::IdentityPage;
 use super::locked;
 use super::registers::Registers;
@@ -65,6 +65,8 @@ struct Processor<B> {
 pub struct Core<B> {
     /// What the chip does in its own way.
     pub hal: &'static Hal,
+    /// What each register is.
+    pub roles: Arc<Roles>,
     processor: Mutex<Processor<B>>,
     pub face: Face,
     pub interest_tracker: InterestTracker,
@@ -90,7 +92,7 @@ impl<B: GspBackend> Core<B> {
         hal: &'static Hal,
         config: GspConfig,
         registers: Registers,
-        clock: std::sync::Arc<dyn Clock>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let physical = GmmuTables { format: hal.mmu, root: GmmuRoot::Physical };
         let parts = Parts {
@@ -111,8 +113,10 @@ impl<B: GspBackend> Core<B> {
         let Parts { gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells } = parts;
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         let (before, asked) = (GspCounters::default(), Mutex::new(counters_of(&gsp)));
+        let roles = Arc::clone(face.lock().roles());
         Self {
             hal,
+            roles,
             processor: Mutex::new(Processor { gsp, config, before, back }),
             face,
             interest_tracker: InterestTracker::default(),

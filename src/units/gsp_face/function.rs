@@ -6,16 +6,13 @@ use std::sync::atomic::Ordering;
 use super::config::{self, GspFaceConfig, regions};
 use super::core::{Core, GspFaceState, Parts};
 use super::effect::Effect;
-use super::hal::{Hal, TreeRegister};
+use super::hal::Hal;
 use super::memory::{TableMemory, VramMemory};
 use super::registers::Registers;
 use crate::{DriverCounters, FaceCounters, RestoreError};
 use gpuvmk_backend::GspBackend;
-use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::gsp::userd::USERD_GP_PUT;
-use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_gsp::GspConfig;
-use gpuvmk_mmio_trap::access::{check, lanes};
+use gpuvmk_mmio_trap::access::check;
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
@@ -155,94 +152,6 @@ impl<B: GspBackend> GspFunction<B> {
     /// The virtual GSP's counters since the last function reset.
     pub fn gsp_counters(&self) -> gpuvmk_gsp::Counters {
         self.core.gsp_counters()
-    }
-
-    fn read_bar0(&self, offset: u64, data: &mut [u8]) {
-        if self.hal().pramin.range().contains(&offset) {
-            self.read_pramin(offset, data);
-            return;
-        }
-        if self.core.identity.read(offset, data) {
-            return;
-        }
-        let mut rest = data;
-        for lane in lanes(offset, rest.len()) {
-            let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
-            if self.hal().interrupts.register(lane.reg).is_some_and(TreeRegister::shows_pending) {
-                self.core.interest_tracker.deliver(&*self.backend);
-            }
-            lane.store(self.core.face.read(lane.reg), part);
-            rest = later;
-        }
-    }
-
-    fn write_bar0(&self, offset: u64, data: &[u8]) {
-        if self.hal().pramin.range().contains(&offset) {
-            self.write_pramin(offset, data);
-            return;
-        }
-        if self.core.identity.write(offset, data) {
-            return;
-        }
-        let mut effects = Vec::new();
-        let mut rest = data;
-        for lane in lanes(offset, data.len()) {
-            let (part, later) = rest.split_at(lane.len().min(rest.len()));
-            // A driver that clears vectors also clears those of notifications that are still held back.
-            if self.hal().interrupts.register(lane.reg).is_some() {
-                self.core.interest_tracker.deliver(&*self.backend);
-            }
-            self.core.face.write(lane.reg, lane.word(part), &mut effects);
-            for effect in effects.drain(..) {
-                self.perform(effect);
-            }
-            rest = later;
-        }
-    }
-
-    /// Carries out what follows from a register write.
-    fn perform(&self, effect: Effect) {
-        match effect {
-            Effect::Boot(request) => self.core.boot(&self.backend, request),
-            Effect::BootRefused(refusal) => {
-                self.core.face.counters_changed.note();
-                log::warn!("{refusal}");
-            }
-            Effect::GspCommands => self.core.commands(&self.backend),
-            Effect::Flush(asked) => {
-                self.core.invalidate_windows(&self.backend, asked.page_directory);
-                if !self.core.is_bar_root(asked.page_directory) {
-                    self.backend.flush_tlb(asked);
-                }
-            }
-            Effect::Doorbell(token) => match token.and_then(|token| self.core.doorbell_target(token)) {
-                Some(target) => self.ring(target.channel, target.userd),
-                None => self.bad_doorbell(),
-            },
-            Effect::TellInterest => {
-                self.core.interest_tracker.update(&*self.backend, || self.core.face.lock().interest());
-            }
-            Effect::MovePramin => self.core.watcher.changed(0),
-            Effect::FunctionReset => self.core.reset(&self.backend),
-        }
-    }
-
-    fn ring(&self, channel: GuestChannel, userd: u64) {
-        let mut gp_put = [0; 4];
-        let read = userd.checked_add(USERD_GP_PUT).is_some_and(|address| {
-            let address = PhysicalAddress { aperture: Aperture::Vram, address };
-            self.backend.read_memory(address, &mut gp_put).is_ok()
-        });
-        if read {
-            self.backend.doorbell(channel, u32::from_le_bytes(gp_put));
-        } else {
-            self.bad_doorbell();
-        }
-    }
-
-    fn bad_doorbell(&self) {
-        self.core.bad_doorbells.fetch_add(1, Ordering::Relaxed);
-        self.core.face.counters_changed.note();
     }
 
     pub(super) fn window_fault(&self, bar: u8, fault: &WindowFault) {

@@ -2,12 +2,13 @@
 //! tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gpuvmk_gsp`].
 //!
 //! [`GspFunction`] is a PCI function over a [`GspBackend`]. What generations of chips do differently is in
-//! [`hal`], one row a generation. Each unit is a pure model in a file of its own;
-//! a register write returns its consequences as [`effect`] values, which the function carries out.
+//! [`hal`], one row a generation. Each unit is a pure model in a file of its own; a register write returns
+//! its consequences as [`effect`] values, which the function carries out.
 //!
 //! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and
 //! fault buffers, every unit that a driver reaches by messages to GSP only.
 
+mod bar0;
 mod boot;
 mod config;
 mod core;

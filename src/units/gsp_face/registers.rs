@@ -3,12 +3,14 @@
 
 mod state;
 
+use std::sync::Arc;
+
 use super::boot::BootUnit;
 use super::boot::falcons::{FalconError, Falcons};
 use super::boot::fsp::FspError;
 use super::effect::Effect;
 use super::falcon::{GspFalcon, Signal};
-use super::hal::{Hal, Role, TimeWord};
+use super::hal::{Hal, Role, Roles, TimeWord};
 use super::invalidate::MmuInvalidate;
 use super::vfn::{Rearm, Vfn};
 use crate::interrupt::InterruptOutput;
@@ -28,6 +30,7 @@ pub use state::RegistersState;
 #[derive(Debug)]
 pub struct Registers {
     hal: &'static Hal,
+    roles: Arc<Roles>,
     file: RegisterFile,
     ptimer: Ptimer,
     gsp: GspFalcon,
@@ -51,6 +54,7 @@ impl Registers {
         let control = config.control();
         Self {
             hal,
+            roles: Arc::new(Roles::new(hal)),
             file: RegisterFile::new((hal.registers)()),
             ptimer: Ptimer::default(),
             gsp: GspFalcon::new(&hal.processor),
@@ -65,6 +69,11 @@ impl Registers {
             engines,
             boot_errors: 0,
         }
+    }
+
+    /// What each register is.
+    pub const fn roles(&self) -> &Arc<Roles> {
+        &self.roles
     }
 
     /// All that decides about messages.
@@ -92,7 +101,7 @@ impl Registers {
         if let Outcome::Done(value) = self.file.read(reg) {
             return value;
         }
-        match self.hal.role(reg) {
+        match self.roles.of(reg) {
             Role::Interrupt(of_tree) => self.vfn.read(of_tree),
             Role::Invalidation(of_mmu) => self.invalidate.read(of_mmu),
             Role::Processor(of_gsp) => self.gsp.read(of_gsp),
@@ -109,7 +118,7 @@ impl Registers {
         if self.file.write(reg, word) != Outcome::Handler {
             return;
         }
-        match self.hal.role(reg) {
+        match self.roles.of(reg) {
             Role::Doorbell => effects.push(Effect::Doorbell(self.hal.doorbell.token(word.bits()))),
             Role::Interrupt(of_tree) => {
                 if self.vfn.write(of_tree, word) == Rearm::Yes {

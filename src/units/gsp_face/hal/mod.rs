@@ -17,6 +17,7 @@ mod interrupts;
 mod invalidation;
 mod memory;
 mod processor;
+mod roles;
 mod row;
 mod turing;
 
@@ -31,7 +32,8 @@ pub use interrupts::{InterruptTree, MOST_LEAVES, TreeRegister};
 pub use invalidation::{Invalidation, InvalidationRegister};
 pub use memory::{Pramin, VramSize};
 pub use processor::{GspProcessor, ProcessorRegister};
-pub use row::{Boot, Descriptor, FalconBoot, FspBoot, Hal, Pci, Role, TimeWord, Timer};
+pub use roles::{Role, Roles, TimeWord};
+pub use row::{Boot, Descriptor, FalconBoot, FspBoot, Hal, Pci, Timer};
 pub use turing::*;
 
 /// All rows, oldest first.

@@ -1,10 +1,10 @@
 //! A row of the table.
 
 use super::doorbell::Doorbell;
-use super::interrupts::{InterruptTree, TreeRegister};
-use super::invalidation::{Invalidation, InvalidationRegister};
+use super::interrupts::InterruptTree;
+use super::invalidation::Invalidation;
 use super::memory::{Pramin, VramSize};
-use super::processor::{GspProcessor, ProcessorRegister};
+use super::processor::GspProcessor;
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_gsp::hal::GspHal;
@@ -61,7 +61,6 @@ pub struct Pci {
 }
 
 /// How a driver gets GSP to run. A variant is one boot flow, with what differs within it.
-///
 #[derive(Clone, Copy, Debug)]
 pub enum Boot {
     /// By a message to FSP, from Hopper on.
@@ -104,64 +103,4 @@ pub struct Timer {
     pub user_low: Reg,
     /// High word there.
     pub user_high: Reg,
-}
-
-/// A half of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeWord {
-    /// Bits 31:0.
-    Low,
-    /// Bits 63:32.
-    High,
-}
-
-/// What a register of policy *handler* is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Of the interrupt tree.
-    Interrupt(TreeRegister),
-    /// The doorbell.
-    Doorbell,
-    /// Of the MMU's invalidation.
-    Invalidation(InvalidationRegister),
-    /// Of GSP.
-    Processor(ProcessorRegister),
-    /// Where PRAMIN looks.
-    Pramin,
-    /// How much VRAM there is.
-    VramSize,
-    /// The time.
-    Time(TimeWord),
-    /// The time on user mode's page.
-    UserTime(TimeWord),
-    /// None of these: of the boot, or nobody's.
-    Other,
-}
-
-impl Hal {
-    /// What a register is.
-    pub fn role(&self, reg: Reg) -> Role {
-        if reg == self.doorbell.register {
-            return Role::Doorbell;
-        }
-        if let Some(of_tree) = self.interrupts.register(reg) {
-            return Role::Interrupt(of_tree);
-        }
-        if let Some(of_invalidation) = self.invalidation.register(reg) {
-            return Role::Invalidation(of_invalidation);
-        }
-        if let Some(of_processor) = self.processor.register(reg) {
-            return Role::Processor(of_processor);
-        }
-        let Timer { low, high, user_low, user_high } = self.timer;
-        let others = [
-            (self.pramin.register, Role::Pramin),
-            (self.vram.register, Role::VramSize),
-            (low, Role::Time(TimeWord::Low)),
-            (high, Role::Time(TimeWord::High)),
-            (user_low, Role::UserTime(TimeWord::Low)),
-            (user_high, Role::UserTime(TimeWord::High)),
-        ];
-        others.into_iter().find(|(other, _)| *other == reg).map_or(Role::Other, |(_, role)| role)
-    }
 }

@@ -1,5 +1,7 @@
 //! The saved state of all registers.
 
+use std::sync::Arc;
+
 use gpuvmk_chip::EngineSet;
 use gpuvmk_mmio_trap::register_file::{RegisterFile, RegisterFileState};
 use gpuvmk_pci::config_space::{ConfigSpace, ConfigSpaceState};
@@ -10,7 +12,7 @@ use super::super::boot::falcons::FalconsState;
 use super::super::boot::fsp::FspState;
 use super::super::boot::{BootState, BootUnit};
 use super::super::falcon::{GspFalcon, GspFalconState};
-use super::super::hal::Hal;
+use super::super::hal::{Hal, Roles};
 use super::super::invalidate::{MmuInvalidate, MmuInvalidateState};
 use super::super::vfn::{Vfn, VfnState};
 use super::Registers;
@@ -53,6 +55,8 @@ impl Registers {
     pub fn state(&self, now: u64) -> RegistersState {
         let Self {
             hal: _,
+            // The row's.
+            roles: _,
             file,
             ptimer,
             gsp,
@@ -105,6 +109,7 @@ impl Registers {
         let boot = BootState { fsp: state.fsp.clone(), falcons: state.falcons.clone() };
         Ok(Self {
             hal,
+            roles: Arc::new(Roles::new(hal)),
             file: RegisterFile::from_state(&state.file, (hal.registers)())?,
             ptimer: Ptimer::from_state(&state.ptimer, now)?,
             gsp: GspFalcon::from_state(&state.gsp, &hal.processor)?,

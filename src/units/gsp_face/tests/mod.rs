@@ -9,6 +9,7 @@ mod events;
 mod falcons;
 #[path = "../../../../tests/common/gsp_queues.rs"]
 mod gsp_queues;
+mod hal_rows;
 mod hostile;
 mod interrupts;
 mod memory;
