@@ -54,9 +54,9 @@ impl Driver {
         Self { abi: abi::usual(), chip: &GH100 }
     }
 
-    /// The classes of the chip, a channel's first. Of a chip that is not known, another one's.
+    /// The classes of the chip, a channel's first.
     fn chip_classes(self) -> Vec<u32> {
-        let classes = self.chip.numbers().classes.or(GH100.numbers().classes).expect("the GH100 is known");
+        let classes = self.chip.classes();
         classes.for_tenants().iter().map(|class| class.number).collect()
     }
 
@@ -82,7 +82,7 @@ impl Driver {
             NV01_MEMORY_LIST_FBMEM,
         ];
         all.extend(self.chip_classes());
-        all.extend(self.chip.numbers().display_root);
+        all.extend(self.chip.classes().display.map(|class| class.number));
         all
     }
 

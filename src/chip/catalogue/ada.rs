@@ -16,6 +16,7 @@ const ADA: ChipClasses = ChipClasses {
     two_d: FERMI_TWOD_A,
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(AMPERE_USERMODE_A),
+    display: None,
 };
 
 pub(super) static AD102: ChipRow = row(&gsp::AD102, Family::Ada, ADA);

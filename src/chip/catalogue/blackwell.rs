@@ -5,9 +5,10 @@ use super::{ChipClasses, ChipRow, Family};
 use crate::gsp;
 use crate::nv::classes::{
     BLACKWELL_B, BLACKWELL_CHANNEL_GPFIFO_B, BLACKWELL_COMPUTE_B, BLACKWELL_DMA_COPY_B,
-    BLACKWELL_INLINE_TO_MEMORY_A, BLACKWELL_USERMODE_A, FERMI_TWOD_A,
+    BLACKWELL_INLINE_TO_MEMORY_A, BLACKWELL_USERMODE_A, FERMI_TWOD_A, NVCA70_DISPLAY,
 };
 
+/// No register says that the display is fused off. Its class: nouveau engine/disp/gb202.c.
 const BLACKWELL: ChipClasses = ChipClasses {
     channel: BLACKWELL_CHANNEL_GPFIFO_B,
     copy: &[BLACKWELL_DMA_COPY_B],
@@ -16,6 +17,7 @@ const BLACKWELL: ChipClasses = ChipClasses {
     two_d: FERMI_TWOD_A,
     to_memory: BLACKWELL_INLINE_TO_MEMORY_A,
     usermode: Some(BLACKWELL_USERMODE_A),
+    display: Some(NVCA70_DISPLAY),
 };
 
 pub(super) static GB202: ChipRow = row(&gsp::GB202, Family::Blackwell, BLACKWELL);

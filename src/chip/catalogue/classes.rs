@@ -19,6 +19,8 @@ pub struct ChipClasses {
     pub to_memory: Class,
     /// The page with the doorbell, where the chip has one.
     pub usermode: Option<Class>,
+    /// The display engine, where its driver cannot be told that there is none.
+    pub display: Option<Class>,
 }
 
 impl ChipClasses {

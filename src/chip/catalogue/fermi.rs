@@ -24,6 +24,7 @@ pub(super) static GF100: ChipRow = ChipRow {
         two_d: FERMI_TWOD_A,
         to_memory: FERMI_MEMORY_TO_MEMORY_FORMAT_A,
         usermode: None,
+        display: None,
     },
     kinds: &gf100::KINDS,
     vram: (32 << 20, 6 << 30),

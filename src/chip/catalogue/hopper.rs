@@ -16,6 +16,7 @@ const HOPPER: ChipClasses = ChipClasses {
     two_d: FERMI_TWOD_A,
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(HOPPER_USERMODE_A),
+    display: None,
 };
 
 pub(super) static GH100: ChipRow = row(&gsp::GH100, Family::Hopper, HOPPER);

@@ -16,6 +16,7 @@ const TURING: ChipClasses = ChipClasses {
     two_d: FERMI_TWOD_A,
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(TURING_USERMODE_A),
+    display: None,
 };
 
 pub(super) static TU102: ChipRow = row(&gsp::TU102, Family::Turing, TURING);

@@ -102,6 +102,7 @@ classes! {
     ADA_A = 0xc997, ThreeD;
     ADA_COMPUTE_A = 0xc9c0, Compute;
     BLACKWELL_CHANNEL_GPFIFO_B = 0xca6f, Channel;
+    NVCA70_DISPLAY = 0xca70;
     BLACKWELL_DMA_COPY_B = 0xcab5, Copy;
     HOPPER_A = 0xcb97, ThreeD;
     HOPPER_COMPUTE_A = 0xcbc0, Compute;

@@ -89,25 +89,16 @@ pub enum ClassNumber {
     DisplayRoot,
 }
 
-/// The numbers of classes that are a chip's.
-#[derive(Clone, Copy, Debug)]
-pub struct ChipNumbers {
-    /// Its classes by role; none for a chip that is not in the catalogue.
-    pub classes: Option<&'static ChipClasses>,
-    /// That of its display engine, if it has one.
-    pub display_root: Option<u32>,
-}
-
-impl ChipNumbers {
-    /// The number says that class on this chip.
-    pub fn is(&self, number: ClassNumber, class: u32) -> bool {
-        match number {
-            ClassNumber::Fixed(fixed) => fixed == class,
-            ClassNumber::OfDisplay(fixed) => fixed == class && self.display_root.is_some(),
-            ClassNumber::DisplayRoot => self.display_root == Some(class),
-            ClassNumber::Role(role) => self.classes.is_some_and(|classes| {
-                classes.for_tenants().iter().any(|known| known.number == class && known.role == role)
-            }),
+impl ClassNumber {
+    /// Whether it says `class` on a chip with these classes.
+    pub fn says(self, class: u32, chip: &ChipClasses) -> bool {
+        match self {
+            Self::Fixed(fixed) => fixed == class,
+            Self::OfDisplay(fixed) => fixed == class && chip.display.is_some(),
+            Self::DisplayRoot => chip.display.is_some_and(|root| root.number == class),
+            Self::Role(role) => {
+                chip.for_tenants().iter().any(|known| known.number == class && known.role == role)
+            }
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::common::classes::MEMORY_LISTS;
-use super::table::{ChipNumbers, Class, Control, Function, Source, Type};
+use super::table::{Class, Control, Function, Source, Type};
 use super::values::{RcTriggered, StaticInfo};
+use gpuvmk_chip::catalogue::ChipClasses;
 
 /// A version of the firmware ABI.
 pub struct Abi {
@@ -57,8 +58,8 @@ impl Abi {
     }
 
     /// A class of a chip.
-    pub fn class(&self, chip: ChipNumbers, number: u32) -> Option<&'static Class> {
-        self.classes().find(|class| chip.is(class.number, number))
+    pub fn class(&self, chip: &ChipClasses, number: u32) -> Option<&'static Class> {
+        self.classes().find(|class| class.number.says(number, chip))
     }
 
     /// The controls, table by table, those of a display engine last.
@@ -77,7 +78,7 @@ impl Abi {
     }
 
     /// What an object of a chip's class is, and what it can be below.
-    pub fn place_of(&self, chip: ChipNumbers, class: u32) -> Option<(Type, &'static [Type])> {
+    pub fn place_of(&self, chip: &ChipClasses, class: u32) -> Option<(Type, &'static [Type])> {
         if MEMORY_LISTS.contains(&class) {
             return Some((Type::Memory, &[Type::Device]));
         }

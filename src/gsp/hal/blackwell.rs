@@ -3,12 +3,8 @@
 use super::gh100::HOPPER;
 use super::{Display, GspHal, chips};
 
-/// No register says that the display is fused off. Its class: nouveau engine/disp/gb202.c.
-const BLACKWELL: GspHal = GspHal {
-    non_wpr_heap: 0x22_0000,
-    display: Some(Display { root: 0xca70, stall: 0x61, low: 0x62 }),
-    ..HOPPER
-};
+const BLACKWELL: GspHal =
+    GspHal { non_wpr_heap: 0x22_0000, display: Some(Display { stall: 0x61, low: 0x62 }), ..HOPPER };
 
 chips! {
     BLACKWELL:

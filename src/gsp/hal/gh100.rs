@@ -1,9 +1,9 @@
 //! Hopper.
 
 use super::{GraphicsUnits, GspHal, Vectors};
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
+use gpuvmk_chip::{Chip, Engine};
 
 /// GH100.
 pub static GH100: GspHal = HOPPER;
@@ -12,7 +12,7 @@ pub static GH100: GspHal = HOPPER;
 pub(super) const HOPPER: GspHal = GspHal {
     name: "Virtual GH100",
     short_name: "GH100",
-    chip: "GH100",
+    chip: Chip::GH100,
     mmu: Gmmu::V3,
     channels_per_runlist: CHANNELS_PER_RUNLIST,
     non_wpr_heap: 2 << 20,

@@ -16,7 +16,7 @@ pub use gh100::GH100;
 pub use graphics::{GraphicsUnits, MOST_GPCS};
 pub use turing::*;
 
-use crate::abi::table::ChipNumbers;
+use gpuvmk_chip::catalogue::ChipClasses;
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Chip, Engine};
 
@@ -27,8 +27,8 @@ pub struct GspHal {
     pub name: &'static str,
     /// Chip name, ASCII, at most 63 letters.
     pub short_name: &'static str,
-    /// The chip in the catalogue that has its class numbers.
-    pub chip: &'static str,
+    /// The chip whose classes it has.
+    pub chip: Chip,
     /// The format of page tables.
     pub mmu: Gmmu,
     /// Channel numbers of a runlist, as the doorbell's token can name them.
@@ -59,8 +59,6 @@ pub struct Vectors {
 /// A display engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Display {
-    /// Number of its class.
-    pub root: u32,
     /// Its interrupt vector. Nothing ever raises it.
     pub stall: u32,
     /// That for what can wait. Nothing ever raises it.
@@ -68,12 +66,9 @@ pub struct Display {
 }
 
 impl GspHal {
-    /// Its numbers of classes.
-    pub fn numbers(&self) -> ChipNumbers {
-        ChipNumbers {
-            classes: Chip::by_name(self.chip).map(|chip| &chip.row().classes),
-            display_root: self.display.map(|display| display.root),
-        }
+    /// Its classes.
+    pub const fn classes(&self) -> &'static ChipClasses {
+        &self.chip.row().classes
     }
 }
 
@@ -86,7 +81,7 @@ macro_rules! chips {
             pub static $chip: GspHal = GspHal {
                 name: concat!("Virtual ", stringify!($chip)),
                 short_name: stringify!($chip),
-                chip: stringify!($chip),
+                chip: gpuvmk_chip::Chip::$chip,
                 graphics: $crate::hal::GraphicsUnits { tpcs: &$tpcs },
                 ..$family
             };
@@ -127,10 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn chips_of_the_catalogue_find_their_classes() {
+    fn each_chip_of_the_catalogue_has_a_row_with_its_name_and_display() {
         for chip in Chip::with_face(gpuvmk_chip::Face::Gsp) {
-            let hal = ALL.iter().find(|hal| hal.chip == chip.name()).unwrap();
-            assert!(hal.numbers().classes.is_some());
+            let hal = ALL.iter().find(|hal| hal.chip == chip).unwrap();
+            assert_eq!(hal.short_name, chip.name());
+            assert_eq!(hal.display.is_some(), hal.classes().display.is_some(), "{chip}");
         }
     }
 }

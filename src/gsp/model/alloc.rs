@@ -55,7 +55,7 @@ pub(super) fn allocate(
     if !rm.objects.has_client(wanted.id.client) {
         return Err(Status::InvalidClient);
     }
-    let Some(class) = rm.abi.class(rm.config.hal.numbers(), wanted.class) else {
+    let Some(class) = rm.abi.class(rm.config.hal.classes(), wanted.class) else {
         rm.unknown(Call::Allocation(wanted.class));
         return Err(Status::InvalidClass);
     };

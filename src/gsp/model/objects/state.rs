@@ -176,7 +176,7 @@ fn connect(
             continue;
         }
         let holder = objects.get_mut(&parent).filter(|_| handle != client);
-        let allowed = abi.place_of(config.hal.numbers(), class).filter(|(made, _)| *made == own);
+        let allowed = abi.place_of(config.hal.classes(), class).filter(|(made, _)| *made == own);
         let fits = holder.zip(allowed).filter(|(holder, (_, parents))| parents.contains(&holder.kind.of()));
         let Some((holder, _)) = fits else {
             return check.that(false, || problem("cannot be where it is"));

@@ -8,8 +8,8 @@ use crate::abi::r570_144::ABI;
 use crate::abi::table::{Answer, Control, ControlCall, Type};
 use crate::hal::{GraphicsUnits, GspHal, Vectors};
 use crate::model::{Gsp, GspConfig};
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::gmmu::Gmmu;
+use gpuvmk_chip::{Chip, Engine};
 
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
@@ -17,7 +17,7 @@ const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 const NEVER: GspHal = GspHal {
     name: "Chip that never was",
     short_name: "GX100",
-    chip: "GH100",
+    chip: Chip::GH100,
     mmu: Gmmu::V2,
     channels_per_runlist: 16,
     non_wpr_heap: 3 << 20,
@@ -109,8 +109,8 @@ fn version_does_not_change_under_objects() {
 
 #[test]
 fn classes_are_those_of_the_chip_in_the_catalogue() {
-    static UNKNOWN: GspHal = GspHal { chip: "GX100", ..NEVER };
-    for (hal, status) in [(&CHIP, 0), (&UNKNOWN, 0x22)] {
+    static OLDER: GspHal = GspHal { chip: Chip::TU102, ..NEVER };
+    for (hal, status) in [(&CHIP, 0), (&OLDER, 0x22)] {
         let mut driver = Driver::booted(GspConfig { hal, ..config() });
         client(&mut driver, 1, true);
         assert_eq!(set_page_directory(&mut driver, 1, 0x10_0000), 0);

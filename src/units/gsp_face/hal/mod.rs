@@ -44,7 +44,7 @@ pub static ALL: [&Hal; 21] = [
 
 /// The row of a chip; none where a driver programs registers of all units.
 pub fn of(chip: Chip) -> Option<&'static Hal> {
-    ALL.into_iter().find(|hal| hal.name == chip.name())
+    ALL.into_iter().find(|hal| hal.gsp.chip == chip)
 }
 
 #[cfg(test)]

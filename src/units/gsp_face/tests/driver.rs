@@ -9,7 +9,6 @@ use super::Gpu;
 use super::gsp_queues::{LIBOS, Queues, Ram};
 use crate::gsp_face::hal::Boot;
 use gpuvmk_backend::testing::FakeGspBack;
-use gpuvmk_chip::Chip;
 use gpuvmk_chip::gsp::fsp::{
     CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
@@ -226,7 +225,7 @@ impl<'a> Driver<'a> {
         parameters.common.userdMem.addressSpace = ADDR_FBMEM;
         let handle = CHANNEL + u32::from(chid);
         // A chip that there is not has Hopper's classes.
-        let chip = Chip::by_name(self.gpu.function.hal().gsp.chip).unwrap_or(Chip::GH100);
+        let chip = self.gpu.function.hal().gsp.chip;
         self.alloc(DEVICE, handle, chip.classes.channel.number, parameters.as_bytes());
         self.control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &[1, 0]);
     }

@@ -6,7 +6,7 @@ use crate::gsp_face::hal::{
     Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer, VramSize,
 };
 use gpuvmk_chip::register_index::RegisterIndex;
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::{Chip, Engine};
 use gpuvmk_gsp::hal::{GraphicsUnits, GspHal, Vectors};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
@@ -135,7 +135,7 @@ pub static CHIP: Hal = Hal {
 static OTHER_GSP: GspHal = GspHal {
     name: "Virtual GX100",
     short_name: "GX100",
-    chip: "GH100",
+    chip: Chip::GH100,
     mmu: Gmmu::V2,
     channels_per_runlist: 512,
     non_wpr_heap: 2 << 20,
