@@ -1,8 +1,8 @@
 //! Describes the GH100 to the engine core: its FIFO, address widths, engines and host methods.
 
 use super::{Description, EngineRow};
-use crate::class::hopper_copy::HopperCopy;
-use crate::class::hopper_graphics::HopperGraphics;
+use crate::class::turing_copy::TuringCopy;
+use crate::class::turing_graphics::TuringGraphics;
 use crate::fifo::ramfc::{AddressMasks, NARROW};
 use crate::pbdma::host::hopper::Hopper;
 use gpuvmk_chip::gmmu::Gmmu;
@@ -16,10 +16,10 @@ pub(crate) static GH100: Description = Description {
     channels: GH100_CHANNELS,
     pbdmas: 4,
     engines: &[
-        EngineRow { engine: Engine::Graphics, model: || Box::<HopperGraphics>::default() },
-        EngineRow { engine: Engine::COPY0, model: || Box::new(HopperCopy::new(0)) },
-        EngineRow { engine: Engine::COPY1, model: || Box::new(HopperCopy::new(1)) },
-        EngineRow { engine: Engine::COPY2, model: || Box::new(HopperCopy::new(2)) },
+        EngineRow { engine: Engine::Graphics, model: || Box::<TuringGraphics>::default() },
+        EngineRow { engine: Engine::COPY0, model: || Box::new(TuringCopy::new(0)) },
+        EngineRow { engine: Engine::COPY1, model: || Box::new(TuringCopy::new(1)) },
+        EngineRow { engine: Engine::COPY2, model: || Box::new(TuringCopy::new(2)) },
     ],
     masks: AddressMasks { va_max: Gmmu::V3.va_max(), userd: NARROW & !(gh100::userd::USERD_SIZE - 1) },
     page_shifts: &[12, 16, 21, 29],

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Preemption;
 use crate::chip::GH100;
-use crate::class::{hopper_copy, hopper_graphics};
+use crate::class::{turing_copy, turing_graphics};
 use crate::core::Core;
 use crate::engine::context::context_pointer;
 use crate::events::driver_number;
@@ -36,7 +36,7 @@ const MAX_RING_LOG2: u8 = 24;
 
 const COPY_ENGINES: u64 = 3;
 /// A channel's host memory: its instance block, and an image for every engine.
-const SLOT_SIZE: u64 = INSTANCE_SIZE + hopper_graphics::IMAGE_SIZE + COPY_ENGINES * hopper_copy::IMAGE_SIZE;
+const SLOT_SIZE: u64 = INSTANCE_SIZE + turing_graphics::IMAGE_SIZE + COPY_ENGINES * turing_copy::IMAGE_SIZE;
 
 /// Bytes of VRAM that channels take, from address 0 on.
 pub(super) const HOST_VRAM: u64 = SLOT_SIZE * (GH100.channels as u64 + 1);
@@ -73,8 +73,8 @@ fn slot(channel: HostChannel) -> u64 {
 /// graphics is the first.
 fn image(place: u64) -> u64 {
     place.checked_sub(1).map_or(INSTANCE_SIZE, |before| {
-        let before = before.saturating_mul(hopper_copy::IMAGE_SIZE);
-        INSTANCE_SIZE.saturating_add(hopper_graphics::IMAGE_SIZE).saturating_add(before)
+        let before = before.saturating_mul(turing_copy::IMAGE_SIZE);
+        INSTANCE_SIZE.saturating_add(turing_graphics::IMAGE_SIZE).saturating_add(before)
     })
 }
 

@@ -1,5 +1,5 @@
-//! Hopper's graphics engine, as far as this GPU executes it: compute grids, inline to memory, reports and
-//! notifiers.
+//! The graphics engine from Turing on, as far as this GPU executes it: compute grids, inline to memory, reports
+//! and notifiers.
 //!
 //! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
 //! thousands of such methods. What would draw is refused, and so are launches where shaders are not executed:
@@ -30,11 +30,27 @@ const STATE_OFFSET: u64 = 0x100;
 pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
+/// A class that is bound to a subchannel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bound {
+    /// Its number in methods.
+    class: u16,
+    /// What its objects do; none: it is no class of the engine.
+    role: Option<Role>,
+}
+
+impl Bound {
+    /// Looks a class up.
+    fn new(class: u16) -> Self {
+        Self { class, role: role(class.into()) }
+    }
+}
+
 /// State of the graphics engine; a channel's context holds it while another channel has the engine.
 #[derive(Debug)]
-pub(crate) struct HopperGraphics {
-    /// Class bound to each subchannel.
-    classes: [u16; 8],
+pub(crate) struct TuringGraphics {
+    /// What is bound to each subchannel.
+    bound: [Bound; 8],
     /// Address of the notifier: its high word, then its low word.
     notifier: [u32; 2],
     threed: Reports,
@@ -45,11 +61,11 @@ pub(crate) struct HopperGraphics {
     grids: Compute,
 }
 
-impl Default for HopperGraphics {
+impl Default for TuringGraphics {
     fn default() -> Self {
         let [a, b, c, d] = GRAPHICS_SUBCHANNELS;
         Self {
-            classes: [a, b, c, d, 0, 0, 0, 0],
+            bound: [a, b, c, d, 0, 0, 0, 0].map(Bound::new),
             notifier: [0; 2],
             threed: Reports::default(),
             compute: Reports::default(),
@@ -60,9 +76,8 @@ impl Default for HopperGraphics {
 }
 
 /// True for a method that would draw.
-fn draws(class: u16, method: u16) -> bool {
+fn draws(role: Role, method: u16) -> bool {
     let listed = |methods: &'static [MethodDef]| find(methods, method).is_some();
-    let Some(role) = role(class.into()) else { return false };
     match role {
         Role::ThreeD => listed(graphics::THREED_METHODS),
         Role::TwoD => listed(graphics::TWOD_METHODS),
@@ -85,15 +100,16 @@ fn refuse_drawing(class: u16, method: u16) -> Refusal {
     Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class }
 }
 
-impl HopperGraphics {
+impl TuringGraphics {
     fn bind(&mut self, method: Method) -> Result<(), Refusal> {
-        let class = host::SET_OBJECT::NVCLASS.get_u16(method.data);
+        let new = Bound::new(host::SET_OBJECT::NVCLASS.get_u16(method.data));
         let graphics = [Role::InlineToMemory, Role::TwoD, Role::ThreeD, Role::Compute];
-        if !role(class.into()).is_some_and(|role| graphics.contains(&role)) {
-            return Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_CLASS.mask(), class });
+        if !new.role.is_some_and(|role| graphics.contains(&role)) {
+            let status = NV_PGRAPH_INTR::ILLEGAL_CLASS.mask();
+            return Err(Refusal::Graphics { status, class: new.class });
         }
-        if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
-            *bound = class;
+        if let Some(bound) = self.bound.get_mut(usize::from(method.subchannel)) {
+            *bound = new;
         }
         Ok(())
     }
@@ -111,11 +127,11 @@ impl HopperGraphics {
     fn class_method(
         &mut self,
         run: &Run<'_>,
-        (class, method, data): (u16, u16, u32),
+        (Bound { class, role }, method, data): (Bound, u16, u32),
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         let [own, in_threed, in_compute] = &mut self.inline;
-        let (inline, reports): (_, Option<(&mut Reports, &Form)>) = match role(class.into()) {
+        let (inline, reports): (_, Option<(&mut Reports, &Form)>) = match role {
             Some(Role::InlineToMemory) => (own, None),
             Some(Role::ThreeD) => (in_threed, Some((&mut self.threed, &THREED))),
             Some(Role::Compute) => (in_compute, Some((&mut self.compute, &COMPUTE))),
@@ -128,19 +144,19 @@ impl HopperGraphics {
     }
 }
 
-impl Model for HopperGraphics {
+impl Model for TuringGraphics {
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
         if method.method == host::SET_OBJECT {
             self.bind(method)?;
             return Ok(Progress::Done);
         }
-        let class = self.classes.get(usize::from(method.subchannel)).copied().unwrap_or(0);
+        let bound = self.bound.get(usize::from(method.subchannel)).copied().unwrap_or_default();
         let data = method.data;
-        if draws(class, method.method) {
-            return Err(refuse_drawing(class, method.method));
+        if bound.role.is_some_and(|role| draws(role, method.method)) {
+            return Err(refuse_drawing(bound.class, method.method));
         }
-        if role(class.into()) == Some(Role::Compute)
-            && let Some(progress) = self.grids.method(run, (class, method.method, data), effects)
+        if bound.role == Some(Role::Compute)
+            && let Some(progress) = self.grids.method(run, (bound.class, method.method, data), effects)
         {
             return progress;
         }
@@ -149,7 +165,7 @@ impl Model for HopperGraphics {
             graphics::SET_NOTIFY_A => *high = data,
             graphics::SET_NOTIFY_B => *low = data,
             graphics::NOTIFY => self.notify(run, data, effects)?,
-            other => self.class_method(run, (class, other, data), effects)?,
+            other => self.class_method(run, (bound, other, data), effects)?,
         }
         Ok(Progress::Done)
     }
@@ -160,7 +176,7 @@ impl Model for HopperGraphics {
     }
 
     fn save(&self) -> Vec<u8> {
-        let words = self.classes.iter().map(|&class| u32::from(class)).chain(self.notifier);
+        let words = self.bound.iter().map(|bound| u32::from(bound.class)).chain(self.notifier);
         let words = words.chain(self.threed.save()).chain(self.compute.save());
         let words = words.chain(self.inline.iter().flat_map(InlineToMemory::save)).chain(self.grids.save());
         words.flat_map(u32::to_le_bytes).collect()
@@ -168,9 +184,9 @@ impl Model for HopperGraphics {
 
     fn load(&mut self, image: &[u8]) {
         let mut words = image.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-        for class in &mut self.classes {
+        for bound in &mut self.bound {
             let [low, high, _, _] = words.next().unwrap_or(0).to_le_bytes();
-            *class = u16::from_le_bytes([low, high]);
+            *bound = Bound::new(u16::from_le_bytes([low, high]));
         }
         for word in &mut self.notifier {
             *word = words.next().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The copy engine of class c8b5.
+//! The copy engine from Turing on: the classes whose names end in `DMA_COPY`, from TURING_DMA_COPY_A.
 //!
 //! The following is refused with the engine's own error, as hardware refuses what it was not set up for:
 //! physical addresses, encryption, video protection, scrubbing, semaphores with conditional interrupts,
@@ -40,7 +40,7 @@ const MAX_BLOCK_SHIFT: u32 = 5;
 
 /// State of a copy engine; a channel's context holds it while another channel has the engine.
 #[derive(Clone, Debug)]
-pub(crate) struct HopperCopy {
+pub(crate) struct TuringCopy {
     /// Number of this copy engine.
     number: u8,
     words: [u32; METHODS.len()],
@@ -59,7 +59,7 @@ fn index(method: u16) -> Option<usize> {
     METHODS.iter().position(|def| def.method == method)
 }
 
-impl HopperCopy {
+impl TuringCopy {
     /// Copy engine `number` in its state after power-on.
     pub(crate) fn new(number: u8) -> Self {
         let mut words = [0; METHODS.len()];
@@ -271,7 +271,7 @@ const TARGET: Side = Side {
     linear: LAUNCH_DMA::DST_MEMORY_LAYOUT,
 };
 
-impl Model for HopperCopy {
+impl Model for TuringCopy {
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
         match method.method {
             host::SET_OBJECT if role(host::SET_OBJECT::NVCLASS.get(method.data)) == Some(Role::Copy) => {}
