@@ -69,18 +69,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let confine = || jail::confine(mode, &allowance(&config));
     let (driver, ledger) = match config.backend {
         // The software GPU starts threads.
-        Backend::Soft { vram, preemption } => {
+        Backend::Soft { chip, vram, preemption } => {
             confine()?;
-            software(config.chip.unwrap_or(Chip::GF100), vram, preemption)?
+            software(chip, vram, preemption)?
         }
         // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
-        Backend::Rm { device, vram, uid } => {
-            let driver = nvidia(device, vram, config.chip, uid)?;
+        Backend::Rm { device, chip, vram, uid } => {
+            let driver = nvidia(device, vram, chip, uid)?;
             confine()?;
             driver
         }
         // A card's files are opened first; its driver starts a thread.
-        Backend::Vfio { device, ref init, ref vbios } => {
+        Backend::Vfio { device, chip: _, ref init, ref vbios } => {
             let script = init.as_deref().map(init::read).transpose().with_context(failed)?;
             let card = open_card(device).with_context(failed)?;
             if let Some(script) = &script {

@@ -33,20 +33,15 @@ pub(super) fn widest() -> Limits {
     })
 }
 
-/// The names of chips, as a message has them.
-pub(super) fn names(chips: impl Iterator<Item = Chip>) -> String {
-    let names: Vec<String> = chips.map(|chip| format!("\"{chip}\"")).collect();
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
-    }
+/// Chips to choose from, as a message has them.
+pub(super) fn choice(chips: impl Iterator<Item = Chip>) -> String {
+    Chip::list(chips, "\"", " or ")
 }
 
 /// The key `chip`. `None` when it is wrong.
 pub(super) fn read(reader: &mut TableReader<'_, '_>, default: Chip) -> Option<Chip> {
     let words: Vec<(&str, Chip)> = Chip::ALL.iter().map(|chip| (chip.name(), *chip)).collect();
-    reader.defaulted("chip", default, &names(Chip::ALL.iter().copied()), |v| value::word(v, &words))
+    reader.defaulted("chip", default, &choice(Chip::ALL.iter().copied()), |v| value::word(v, &words))
 }
 
 /// A range of VRAM in words, for the chip if it is known.

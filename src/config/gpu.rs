@@ -26,6 +26,8 @@ use crate::softgpu::Preemption;
 pub enum Backend {
     /// The software GPU, in the aggregator's own process.
     Soft {
+        /// The chip that it models.
+        chip: Chip,
         /// Its VRAM in bytes.
         vram: u64,
         /// Where it takes work off an engine.
@@ -35,6 +37,8 @@ pub enum Backend {
     Rm {
         /// Which; `None`: the only one that there is.
         device: Option<PciAddress>,
+        /// Its chip; `None`: whatever it is.
+        chip: Option<Chip>,
         /// VRAM for all VMs together, in bytes.
         vram: u64,
         /// User to become when started as root.
@@ -44,6 +48,8 @@ pub enum Backend {
     Vfio {
         /// PCI address of the card.
         device: PciAddress,
+        /// Its chip.
+        chip: Chip,
         /// Script that brings it up, besides the driver's own steps for its chip.
         init: Option<PathBuf>,
         /// The card's VBIOS, for a card that does not show it: what brings it up may be for one VBIOS only.
@@ -60,6 +66,14 @@ impl Backend {
             Self::Vfio { .. } => "vfio",
         }
     }
+
+    /// The GPU's chip, where the file says it or leaves no choice.
+    pub const fn chip(&self) -> Option<Chip> {
+        match self {
+            Self::Soft { chip, .. } | Self::Vfio { chip, .. } => Some(*chip),
+            Self::Rm { chip, .. } => *chip,
+        }
+    }
 }
 
 /// A GPU's configuration.
@@ -69,8 +83,6 @@ pub struct GpuConfig {
     pub name: String,
     /// How it is reached.
     pub backend: Backend,
-    /// Its chip; for the software GPU, the chip that it models. None: whatever the card is.
-    pub chip: Option<Chip>,
     /// How VMs share it.
     pub policy: PolicyKind,
     /// Settings of the policy.
@@ -113,11 +125,11 @@ impl GpuConfig {
         let socket = reader.table("socket", value::socket);
         let has_hang = reader.has("hang");
         let usual = match &backend {
-            Some((_, Backend::Rm { .. } | Backend::Vfio { .. })) => HangLimits::of_real_gpu(),
-            Some((_, Backend::Soft { .. })) | None => HangLimits::default(),
+            Some(Backend::Rm { .. } | Backend::Vfio { .. }) => HangLimits::of_real_gpu(),
+            Some(Backend::Soft { .. }) | None => HangLimits::default(),
         };
         let hang = reader.table("hang", |reader| hang::read(reader, usual));
-        let vms = vm_entry::read(reader, backend.as_ref().and_then(|(chip, _)| *chip));
+        let vms = vm_entry::read(reader, backend.as_ref().and_then(Backend::chip));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
         let has_trace = reader.has("trace");
@@ -127,8 +139,7 @@ impl GpuConfig {
         }
         Some(Self {
             name: name?,
-            chip: backend.as_ref()?.0,
-            backend: backend?.1,
+            backend: backend?,
             policy: policy?,
             settings: settings?,
             scrub: scrub?,
@@ -180,7 +191,7 @@ enum Kind {
 }
 
 /// The keys that say what the physical GPU is.
-fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
+fn backend(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let words = [("soft", Kind::Soft), ("rm", Kind::Rm), ("vfio", Kind::Vfio)];
     match reader.required("backend", "\"soft\", \"rm\" or \"vfio\"", |v| value::word(v, &words)) {
         Some(Kind::Soft) => soft(reader),
@@ -200,7 +211,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> 
     }
 }
 
-fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
+fn soft(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let chip = chip::read(reader, Chip::GF100);
     let vram = soft_vram(reader, chip);
     let preemption = preemption(reader);
@@ -208,11 +219,11 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for the software GPU");
-    let backend = Backend::Soft { vram: vram?, preemption: preemption? };
-    (device_absent && uid_absent && init_absent).then_some((Some(chip?), backend))
+    let backend = Backend::Soft { chip: chip?, vram: vram?, preemption: preemption? };
+    (device_absent && uid_absent && init_absent).then_some(backend)
 }
 
-fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
+fn rm(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let named = reader.has("chip");
     let chip = chip::read(reader, Chip::GH100);
     let served = chip.is_none_or(|chip| chip.face == Face::Gsp);
@@ -220,7 +231,7 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
         reader.reject(
             "chip",
             "cannot be served by the NVIDIA driver, which has no GPUs of that age".to_owned(),
-            &format!("{} for `backend = \"rm\"`", chip::names(Chip::with_face(Face::Gsp))),
+            &format!("{} for `backend = \"rm\"`", chip::choice(Chip::with_face(Face::Gsp))),
         );
     }
     let allowed = "a multiple of \"16M\" from \"64M\" to \"1024G\"";
@@ -231,15 +242,20 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION);
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for a GPU that the NVIDIA driver has");
-    let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
-    (preemption_absent && init_absent && served).then_some((chip.map(|chip| named.then_some(chip))?, backend))
+    let backend = Backend::Rm {
+        device: device?,
+        chip: chip.map(|chip| named.then_some(chip))?,
+        vram: vram?,
+        uid: uid?,
+    };
+    (preemption_absent && init_absent && served).then_some(backend)
 }
 
-fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
+fn vfio(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let chip = chip::read(reader, Chip::GF100);
     let served = chip.is_none_or(|chip| chip.face == Face::Registers);
     if !served {
-        let by_registers = chip::names(Chip::with_face(Face::Registers));
+        let by_registers = chip::choice(Chip::with_face(Face::Registers));
         reader.reject(
             "chip",
             "has no driver here that works by registers: NVIDIA's own driver serves it".to_owned(),
@@ -254,8 +270,8 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Option<Chip>, Backend)> {
     ];
     let init = init(reader);
     let vbios = vbios(reader);
-    let backend = Backend::Vfio { device: device?, init: init?, vbios: vbios? };
-    (absent == [true; 3] && served).then_some((Some(chip?), backend))
+    let backend = Backend::Vfio { device: device?, chip: chip?, init: init?, vbios: vbios? };
+    (absent == [true; 3] && served).then_some(backend)
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {

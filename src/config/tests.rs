@@ -216,24 +216,21 @@ fn unknown_chip_is_one_mistake_with_the_known_ones() {
 fn gpu_backends_have_their_defaults() {
     let soft = gpu(SOFT).expect("valid");
     assert_eq!(
-        (soft.chip, soft.backend),
-        (Some(Chip::GF100), Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
+        soft.backend,
+        Backend::Soft { chip: Chip::GF100, vram: 1 << 30, preemption: Preemption::Anywhere }
     );
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
     assert_eq!(
-        (modern.chip, modern.backend),
-        (Some(Chip::GH100), Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
+        modern.backend,
+        Backend::Soft { chip: Chip::GH100, vram: 96 << 30, preemption: Preemption::Anywhere }
     );
     let rm = gpu(RM).expect("valid");
-    assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
-    assert_eq!(rm.chip, None);
-    assert_eq!(gpu(&format!("chip = \"AD104\"\n{RM}")).expect("valid").chip, Some(Chip::AD104));
+    assert_eq!(rm.backend, Backend::Rm { device: None, chip: None, vram: 16 << 30, uid: 65_534 });
+    assert_eq!(rm.backend.chip(), None);
+    assert_eq!(gpu(&format!("chip = \"AD104\"\n{RM}")).expect("valid").backend.chip(), Some(Chip::AD104));
     let card = gpu(VFIO).expect("valid");
     let device = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
-    assert_eq!(
-        (card.chip, card.backend),
-        (Some(Chip::GF100), Backend::Vfio { device, init: None, vbios: None })
-    );
+    assert_eq!(card.backend, Backend::Vfio { device, chip: Chip::GF100, init: None, vbios: None });
     let Backend::Vfio { init, .. } = gpu(&format!("init = \"card.init\"\n{VFIO}")).expect("valid").backend
     else {
         panic!()
@@ -278,7 +275,7 @@ fn real_gpu_is_chosen_by_address() {
     let device = |value: &str| {
         gpu(&format!("device = {value}\nuid = 1000\nvram = \"64G\"\n{RM}")).map(|config| config.backend)
     };
-    let at = |device| Backend::Rm { device: Some(device), vram: 64 << 30, uid: 1000 };
+    let at = |device| Backend::Rm { device: Some(device), chip: None, vram: 64 << 30, uid: 1000 };
     let address = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
     assert_eq!(device("\"0000:65:00.0\"").expect("valid"), at(address));
     assert_eq!(device("\"65:00.0\"").expect("valid"), at(address));

@@ -302,14 +302,13 @@ impl Machine {
             },
             ChipName::Other(_) => format!(", and this release knows no {name}"),
         };
-        let served: Vec<&str> = info.served().map(Chip::name).collect();
         Err(Refusal::new(
             RefusalKind::Chip,
             format!(
                 "the vGPU is to be a {name}, the physical GPU is a {}{lacks}; it can serve: {}. Correct `chip` or \
                  `gpu` in the VM's file",
                 info.chip,
-                served.join(", ")
+                Chip::list(info.served(), "", ", ")
             ),
         ))
     }

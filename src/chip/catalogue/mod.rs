@@ -87,6 +87,15 @@ impl Chip {
         Self::ALL.iter().copied().find(|chip| chip.name() == name)
     }
 
+    /// Names of chips for a message: `quote` around each, commas between them, and `last` before the last.
+    pub fn list(chips: impl IntoIterator<Item = Self>, quote: &str, last: &str) -> String {
+        let names: Vec<String> = chips.into_iter().map(|chip| format!("{quote}{chip}{quote}")).collect();
+        match names.split_last() {
+            Some((end, others)) if !others.is_empty() => format!("{}{last}{end}", others.join(", ")),
+            _ => names.concat(),
+        }
+    }
+
     /// Those with this face.
     pub fn with_face(face: Face) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |chip| chip.face == face)
@@ -111,11 +120,7 @@ impl Error for UnknownChip {}
 
 impl fmt::Display for UnknownChip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "No chip '{}': there are ", self.0)?;
-        for (place, chip) in Chip::ALL.iter().enumerate() {
-            write!(f, "{}{chip}", if place == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        write!(f, "No chip '{}': there are {}", self.0, Chip::list(Chip::ALL.iter().copied(), "", ", "))
     }
 }
 
@@ -154,6 +159,15 @@ mod tests {
         assert_eq!("gh100".parse(), Ok(Chip::GH100));
         let message = "GK104".parse::<Chip>().unwrap_err().to_string();
         assert!(message.starts_with("No chip 'GK104': there are GF100, "), "{message}");
+    }
+
+    #[test]
+    fn lists_of_names_have_what_is_between_them() {
+        assert_eq!(Chip::list([], "'", " or "), "");
+        assert_eq!(Chip::list([Chip::GF100], "'", " or "), "'GF100'");
+        assert_eq!(Chip::list([Chip::GF100, Chip::GH100], "", " or "), "GF100 or GH100");
+        let three = [Chip::GF100, Chip::GH100, Chip::AD104];
+        assert_eq!(Chip::list(three, "'", " or "), "'GF100', 'GH100' or 'AD104'");
     }
 
     #[test]

@@ -121,11 +121,6 @@ pub fn open_device(
     Ok((device, facts, table, chip))
 }
 
-/// Names of chips, for a message.
-fn list(chips: &[Chip]) -> String {
-    chips.iter().map(|chip| chip.name()).collect::<Vec<_>>().join(", ")
-}
-
 impl RmDriver {
     /// Takes a GPU: checks driver, user, GPU and free memory. Each failed check has its own message.
     ///
@@ -146,7 +141,7 @@ impl RmDriver {
                 name: facts.name,
                 address: facts.address,
                 wanted,
-                served: list(&facts.chips),
+                served: Chip::list(facts.chips.iter().copied(), "", ", "),
             });
         }
         if !device.lock()? {

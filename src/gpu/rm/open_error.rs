@@ -189,5 +189,5 @@ impl OpenError {
 
 /// Names of the chips that the NVIDIA driver's GPUs can be.
 fn known() -> String {
-    Chip::with_face(Face::Gsp).map(Chip::name).collect::<Vec<_>>().join(", ")
+    Chip::list(Chip::with_face(Face::Gsp), "", ", ")
 }
