@@ -2,15 +2,17 @@
 
 mod columns;
 mod screen;
+mod terminal;
 mod view;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::json;
 
+use self::terminal::Terminal;
 use self::view::View;
 use super::control::Target;
 
@@ -32,27 +34,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut view = View::default();
     // Before the screen is taken: who is not there is said in plain lines.
     view.see(args.target.status()?, Instant::now());
-    let ended = match ratatui::try_init() {
-        Ok(mut terminal) => {
-            let ended = show(args, &mut view, &mut terminal);
-            // A screen that takes nothing cannot be put back either; that was the end then.
-            let _ = ratatui::try_restore();
-            ended
-        }
-        Err(error) => {
-            // Keys may be read already where the screen takes nothing.
-            let _ = ratatui::crossterm::terminal::disable_raw_mode();
-            Err(error).context("This is no terminal that can be drawn on")
-        }
-    };
-    ended.map(|()| ExitCode::SUCCESS)
+    let mut terminal = Terminal::take().context("This is no terminal that can be drawn on")?;
+    show(args, &mut view, &mut terminal).map(|()| ExitCode::SUCCESS)
 }
 
-fn show(args: &Args, view: &mut View, terminal: &mut ratatui::DefaultTerminal) -> anyhow::Result<()> {
+fn show(args: &Args, view: &mut View, terminal: &mut Terminal) -> anyhow::Result<()> {
     let interval = Duration::from_millis(args.interval_ms);
     let mut due = Instant::now() + interval;
     loop {
-        terminal.draw(|frame| screen::draw(view, frame))?;
+        terminal.draw(&screen::lines(view, Terminal::size()?))?;
         if event::poll(due.saturating_duration_since(Instant::now()))? {
             let Event::Key(key) = event::read()? else { continue };
             if key.kind != KeyEventKind::Press {
