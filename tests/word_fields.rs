@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms that work on words of hardware.
-const ROOMS: [&str; 6] = ["fifo_virt", "gpu", "mmio_trap", "softgpu", "units", "vgpu"];
+const ROOMS: [&str; 7] = ["fifo_virt", "gpu", "gsp", "mmio_trap", "softgpu", "units", "vgpu"];
 
 /// Words that are not hardware's: flags of NVIDIA's driver, and of Linux's VFIO.
 const OTHERS: [&str; 2] = ["gpu/rm/", "gpu/vfio/reset.rs"];

@@ -9,8 +9,7 @@ use gpuvmk::chip::nv::classes::HOPPER_CHANNEL_GPFIFO_A;
 use gpuvmk::gsp::abi::common::classes::{FERMI_VASPACE_A, NV01_DEVICE_0, NV01_ROOT, NV20_SUBDEVICE_0};
 use gpuvmk::gsp::abi::common::control::*;
 use gpuvmk::gsp::abi::common::object::{
-    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
-    NV0080_ALLOC_PARAMETERS_SIZE,
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS, NV_VASPACE_ALLOCATION_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
 };
 use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
@@ -102,7 +101,7 @@ impl Caller {
         caller.alloc(CLIENT, DEVICE, NV01_DEVICE_0, &[0; NV0080_ALLOC_PARAMETERS_SIZE]);
         caller.alloc(DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &[]);
         let mut space = NV_VASPACE_ALLOCATION_PARAMETERS::new_zeroed();
-        space.flags = NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED;
+        space.flags = NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.mask();
         caller.alloc(DEVICE, SPACE, FERMI_VASPACE_A, space.as_bytes());
         let mut directory = NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS::new_zeroed();
         directory.physAddress = Tables::ROOT;

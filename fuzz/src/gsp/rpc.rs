@@ -9,7 +9,7 @@ use gpuvmk::gsp::abi::common::control::{
     NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
 };
 use gpuvmk::gsp::abi::common::object::{
-    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS, NV_VASPACE_ALLOCATION_PARAMETERS,
 };
 use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, NV_VGPU_MSG_FUNCTION_FREE,
@@ -356,7 +356,7 @@ fn size_of_parameters(input: &mut Input<'_>, right: usize) -> u32 {
 fn space(input: &mut Input<'_>) -> Vec<u8> {
     let mut space = NV_VASPACE_ALLOCATION_PARAMETERS::new_zeroed();
     if input.below(4) != 3 {
-        space.flags = NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED;
+        space.flags = NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.mask();
     }
     space.as_bytes().to_vec()
 }

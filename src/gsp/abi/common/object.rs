@@ -36,8 +36,13 @@ pub struct NV_VASPACE_ALLOCATION_PARAMETERS {
 }
 layout!(NV_VASPACE_ALLOCATION_PARAMETERS, 0x30, vaSize @ 8, vaBase @ 0x28);
 
-/// The driver keeps the page tables.
-pub const NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED: u32 = 1 << 3;
+gpuvmk_chip::fields! {
+    /// Flags of an address space.
+    NV_VASPACE_ALLOCATION_FLAGS {
+        /// The driver keeps the page tables.
+        3:3 IS_EXTERNALLY_OWNED,
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -87,25 +92,27 @@ layout!(NV_CHANNEL_ALLOC_PARAMS, 0x168, gpFifoOffset @ 8, flags @ 0x14, hVASpace
     userdOffset @ 0x40, engineType @ 0x80, instanceMem @ 0x90, userdMem @ 0xa8, ramfcMem @ 0xc0, mthdbufMem @ 0xd8,
     internalFlags @ 0xf4, errorNotifierMem @ 0xf8, ProcessID @ 0x128, encryptIv @ 0x130);
 
-/// The channel number that the flags of a channel ask for, where they fix the USERD page: eight channels a
-/// page.
-pub const fn fixed_chid(flags: u32) -> Option<u16> {
-    const PAGE_FIXED: u32 = 1 << 21;
-    if flags & PAGE_FIXED == 0 {
-        return None;
+gpuvmk_chip::fields! {
+    /// Flags of a channel (`NVOS04_FLAGS_CHANNEL_USERD_*`): which USERD it is to have. Eight channels share a
+    /// page.
+    NVOS04_FLAGS {
+        21:21 USERD_INDEX_PAGE_FIXED,
+        20:12 USERD_INDEX_PAGE_VALUE,
+        10:8 USERD_INDEX_VALUE,
     }
-    let (page, index) = ((flags >> 12) & 0x1ff, (flags >> 8) & 7);
-    // CAST: 12 bits.
-    #[allow(clippy::cast_possible_truncation, reason = "page has 9 bits, index 3")]
-    let chid = (page * 8 + index) as u16;
-    Some(chid)
 }
 
-/// The flags that fix a channel's number.
-pub const fn flags_of_chid(chid: u16) -> u32 {
-    // CAST: widening.
-    let chid = chid as u32;
-    (1 << 21) | (((chid / 8) & 0x1ff) << 12) | ((chid % 8) << 8)
+/// Channels whose USERD is on one page.
+const CHANNELS_PER_PAGE: u16 = 8;
+
+/// The channel number that the flags of a channel ask for, where they fix the USERD page.
+pub fn fixed_chid(flags: u32) -> Option<u16> {
+    if !NVOS04_FLAGS::USERD_INDEX_PAGE_FIXED.is_set(flags) {
+        return None;
+    }
+    let page = NVOS04_FLAGS::USERD_INDEX_PAGE_VALUE.get_u16(flags);
+    // 12 bits.
+    Some(page.wrapping_mul(CHANNELS_PER_PAGE) | NVOS04_FLAGS::USERD_INDEX_VALUE.get_u16(flags))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

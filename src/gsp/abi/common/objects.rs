@@ -4,10 +4,9 @@
 use zerocopy::FromBytes;
 
 use super::object::{
-    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
-    NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
-    NV0005_ALLOC_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE,
-    NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
+    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE, NV_VASPACE_ALLOCATION_FLAGS,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
+    NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
 };
 use crate::abi::common::classes::*;
 use crate::abi::status::Status;
@@ -66,7 +65,7 @@ fn read<T: FromBytes>(raw: &[u8]) -> Result<T, Status> {
 
 fn address_space(raw: &[u8]) -> Result<bool, Status> {
     let parameters: NV_VASPACE_ALLOCATION_PARAMETERS = read(raw)?;
-    Ok(parameters.flags & NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED != 0)
+    Ok(NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.is_set(parameters.flags))
 }
 
 /// What a channel is allocated with; versions have more at its end.

@@ -19,8 +19,7 @@ use gpuvmk_gsp::abi::common::control::{
     NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
 };
 use gpuvmk_gsp::abi::common::object::{
-    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
-    NV0080_ALLOC_PARAMETERS_SIZE,
+    ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS, NV_VASPACE_ALLOCATION_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
 };
 use gpuvmk_gsp::abi::common::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
 use gpuvmk_gsp::abi::common::rpc::{
@@ -203,7 +202,7 @@ impl<'a> Driver<'a> {
         self.alloc(0, CLIENT, NV01_ROOT, &[]);
         self.alloc(CLIENT, DEVICE, NV01_DEVICE_0, &[0; NV0080_ALLOC_PARAMETERS_SIZE]);
         let mut space = NV_VASPACE_ALLOCATION_PARAMETERS::new_zeroed();
-        space.flags = NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED;
+        space.flags = NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.mask();
         self.alloc(DEVICE, SPACE, FERMI_VASPACE_A, space.as_bytes());
         let mut directory = NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS::new_zeroed();
         directory.physAddress = DIRECTORY;
