@@ -92,6 +92,8 @@ impl Bench {
         struct Quiet;
         impl gpuvmk::backend::EngineEvents for Quiet {
             fn non_stall(&self, _: gpuvmk::chip::Engine) {}
+            fn message_delivered(&self, _: EngineSet) {}
+            fn unsent(&self) {}
             fn stopped(&self, stop: ChannelStop<GuestChannel>) {
                 eprintln!("{stop:?}");
             }

@@ -153,12 +153,10 @@ pub trait EngineEvents: Send + Sync {
     fn non_stall(&self, engine: Engine);
     /// The same on several engines, or on none that is not known yet. The message for it was sent already, so
     /// the function must not send it.
-    fn message_delivered(&self, engines: EngineSet) {
-        engines.engines().for_each(|engine| self.non_stall(engine));
-    }
+    fn message_delivered(&self, engines: EngineSet);
     /// A message that was reported as sent could not be sent: the function must send it now. Backs that send
     /// no messages do not call it.
-    fn unsent(&self) {}
+    fn unsent(&self);
     /// A channel was stopped. It stays so until the driver starts it again.
     fn stopped(&self, stop: ChannelStop<GuestChannel>);
     /// An access that belongs to no channel was refused: a context that the driver loads or saves by hand.

@@ -69,6 +69,13 @@ impl EngineEvents for Outbox {
         self.put(|waiting| waiting.non_stall |= engine.into());
     }
 
+    fn message_delivered(&self, engines: EngineSet) {
+        self.put(|waiting| waiting.non_stall |= engines);
+    }
+
+    /// Engines send no message.
+    fn unsent(&self) {}
+
     fn stopped(&self, stop: ChannelStop<GuestChannel>) {
         // A hang is never reported here: hardware does not know what takes too long.
         self.event(GpuEvent::Stopped(stop.of(hardware_number(stop.channel))));

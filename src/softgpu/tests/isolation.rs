@@ -102,6 +102,12 @@ impl EngineEvents for Rude {
     fn non_stall(&self, _: Engine) {
         self.act();
     }
+    fn message_delivered(&self, engines: EngineSet) {
+        engines.engines().for_each(|engine| self.non_stall(engine));
+    }
+
+    fn unsent(&self) {}
+
     fn stopped(&self, _: ChannelStop<GuestChannel>) {
         self.act();
     }

@@ -93,6 +93,12 @@ impl EngineEvents for Recorder {
     fn non_stall(&self, engine: Engine) {
         self.push(Event::NonStall(engine));
     }
+    fn message_delivered(&self, engines: EngineSet) {
+        engines.engines().for_each(|engine| self.non_stall(engine));
+    }
+
+    fn unsent(&self) {}
+
     fn stopped(&self, stop: ChannelStop<GuestChannel>) {
         self.push(Event::Stopped(stop));
     }

@@ -75,6 +75,12 @@ impl EngineEvents for Notes {
         self.add(Told::NonStall(engine));
     }
 
+    fn message_delivered(&self, engines: EngineSet) {
+        engines.engines().for_each(|engine| self.non_stall(engine));
+    }
+
+    fn unsent(&self) {}
+
     fn stopped(&self, stop: ChannelStop<GuestChannel>) {
         self.add(match stop.cause {
             StopCause::Fault(fault) => Told::Fault(stop.channel, fault),
