@@ -1,5 +1,5 @@
-//! The graphics engine from Turing on, as far as this GPU executes it: compute grids, inline to memory, reports
-//! and notifiers.
+//! The graphics engine from Turing on, as far as this GPU executes it: compute grids, inline to memory,
+//! reports and notifiers.
 //!
 //! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
 //! thousands of such methods. What would draw is refused, and so are launches where shaders are not executed:
