@@ -1,0 +1,130 @@
+//! The instructions around the random ones, by their fields.
+
+use gpuvmk_isa::{Bits, Control, Word};
+
+/// The predicate that is always true, as guard.
+const ALWAYS: u128 = 7 << 12;
+
+/// The register that reads zero.
+const RZ: u128 = 255;
+
+/// Scheduling that suits everything: 15 cycles, no scoreboard; and what waits for all scoreboards.
+const SLOW: u32 = 15 | 7 << 5 | 7 << 8;
+pub(crate) const WAIT: u32 = SLOW | 0x3f << 11;
+
+/// Bit 110 to 112: the scoreboard that is set while the result is not there.
+pub(crate) fn sets(scoreboard: u32) -> u32 {
+    SLOW & !(7 << 5) | (scoreboard & 7) << 5
+}
+
+fn word(opcode: u128, fields: u128, control: u32) -> Word {
+    Word(opcode | ALWAYS | fields).with_control(Control(control))
+}
+
+fn d(register: u8) -> u128 {
+    u128::from(register) << 16
+}
+
+fn a(register: u8) -> u128 {
+    u128::from(register) << 24
+}
+
+fn b(register: u8) -> u128 {
+    u128::from(register) << 32
+}
+
+fn c(register: u8) -> u128 {
+    u128::from(register) << 64
+}
+
+fn immediate(value: u32) -> u128 {
+    u128::from(value) << 32
+}
+
+/// S2R d, SR_TID.X.
+pub(crate) fn thread(register: u8) -> Word {
+    word(0x919, d(register) | 0x21 << 72, sets(0))
+}
+
+/// S2R d, SR_CTAID.X.
+pub(crate) fn block(register: u8) -> Word {
+    word(0x919, d(register) | 0x25 << 72, sets(0))
+}
+
+/// LDC.64 d, c\[0\]\[offset\].
+pub(crate) fn constant_pair(register: u8, offset: u16) -> Word {
+    word(0xb82, d(register) | RZ << 24 | u128::from(offset) << 38 | 5 << 73, sets(0))
+}
+
+/// IMAD d, a, value, c.
+pub(crate) fn multiply_add(to: u8, from: u8, value: u32, plus: u8) -> Word {
+    word(0x824, d(to) | a(from) | immediate(value) | c(plus) | 7 << 81 | 0xf << 87, WAIT)
+}
+
+/// IMAD.WIDE.U32 d, a, value, c.
+pub(crate) fn wide_multiply_add(to: u8, from: u8, value: u32, plus: u8) -> Word {
+    word(0x825, d(to) | a(from) | immediate(value) | c(plus) | 7 << 81 | 0xf << 87, WAIT)
+}
+
+/// LDG.E.128 d, \[a.64 + offset\], with the descriptor 0 in UR60.
+pub(crate) fn load(to: u8, from: u8, offset: u32) -> Word {
+    let address = a(from) | u128::from(DESCRIPTOR) << 32 | u128::from(offset & 0xff_ffff) << 40;
+    word(0x1981 & 0xfff, d(to) | address | 1 << 91 | 1 << 90 | LDG_MODE, sets(0))
+}
+
+/// STG.E.128 \[a.64 + offset\], b.
+pub(crate) fn store(at: u8, offset: u32, from: u8) -> Word {
+    let address = a(at) | u128::from(DESCRIPTOR) << 64 | u128::from(offset & 0xff_ffff) << 40;
+    word(0x986, address | b(from) | 1 << 91 | 1 << 90 | STG_MODE, WAIT)
+}
+
+/// The uniform register pair with the memory descriptor. It is 0.
+const DESCRIPTOR: u8 = 60;
+
+/// .E, .128, bit 76 (a descriptor), no predicate; as a compiler writes them.
+const LDG_MODE: u128 = 0xc1e_1d00 << 64 & !(0xff << 64) & !(3 << 90);
+const STG_MODE: u128 = 0xc10_1d00 << 64 & !(0xff << 64) & !(3 << 90);
+
+/// ULDC d, c\[0\]\[offset\].
+pub(crate) fn uniform_constant(register: u8, offset: u16) -> Word {
+    word(0xab9, d(register) | u128::from(offset) << 38 | 4 << 73, WAIT)
+}
+
+/// ISETP.NE.U32.AND p, PT, a, b, PT.
+pub(crate) fn differ(predicate: u8, one: u8, other: u8) -> Word {
+    let to = u128::from(predicate) << 81 | 7 << 84;
+    word(0x20c, a(one) | b(other) | to | 7 << 87 | 5 << 76 | 7 << 68, WAIT)
+}
+
+/// SEL d, RZ, 1, !p: 1 if the predicate is true.
+pub(crate) fn predicate_bit(to: u8, predicate: u8) -> Word {
+    word(0x807, d(to) | RZ << 24 | immediate(1) | u128::from(predicate) << 87 | 1 << 90, WAIT)
+}
+
+/// MOV d, ur.
+pub(crate) fn from_uniform(to: u8, uniform: u8) -> Word {
+    word(0xc02, d(to) | b(uniform) | 0xf << 72 | 1 << 91, WAIT)
+}
+
+/// NOP.
+pub(crate) fn nop(control: u32) -> Word {
+    word(0x918, 0, control)
+}
+
+/// NOP that waits for all scoreboards.
+pub(crate) fn wait() -> Word {
+    nop(WAIT)
+}
+
+/// EXIT.
+pub(crate) fn exit() -> Word {
+    word(0x94d, 7 << 87, WAIT)
+}
+
+/// BRA to itself, which stands behind the last instruction.
+pub(crate) fn stay() -> Word {
+    Word(0xffff_fffc_00fc_7947 | 0x0383_ffff << 64).with_control(Control(WAIT))
+}
+
+/// Bits of an instruction's guard.
+pub(crate) const GUARD: Bits = Bits { lo: 12, len: 4 };
