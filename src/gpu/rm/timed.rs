@@ -76,6 +76,17 @@ impl Timed {
         self.mock.state().clings = true;
     }
 
+    /// The module has no memory for a mapping, once so many were made.
+    pub fn refuse_map_after(&self, maps: usize) {
+        self.mock.state().refuse_map_after = Some(maps);
+    }
+
+    /// Mappings that there are.
+    pub fn mapped(&self) -> usize {
+        let (maps, unmaps) = self.calls();
+        maps - unmaps
+    }
+
     /// Calls to map and to unmap so far.
     pub fn calls(&self) -> (usize, usize) {
         let state = self.mock.state();

@@ -3,6 +3,7 @@
 //! and a neighbour is served in between.
 
 use super::*;
+use crate::protocol::GuestRange;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_gpu::rm::timed::Timed;
@@ -330,6 +331,31 @@ fn memory_whose_file_was_cut_off_is_a_fault_and_costs_nothing_else() {
     let Reply::Refused { kind, message } = reply else { panic!("{reply:?}") };
     assert_eq!(kind, RefusalKind::OutsidePartition, "{message}");
     rig.done(rig.a, update(vec![page(0x20_0000, GuestTarget::Vram(GuestVram(0)))]));
+    rig.everything_comes_back();
+}
+
+/// What a driver undoes twice when memory is short (as GVT-g did once, CVE-2022-3707) would show in the books.
+#[test]
+fn update_that_fails_for_want_of_memory_is_made_again_and_undone_once() {
+    let mut rig = Rig::new(GIB, 8);
+    let target = |n: u64| GuestTarget::Vram(GuestVram(n << 20));
+    let pages: Vec<_> = (0..4).map(|n| page(0x20_0000 + n * 0x10_0000, target(n))).collect();
+    let ranges = pages.iter().map(|page| GuestRange { va: page.va, pages: 1, page_shift: 12 });
+    let unmap = Request::UpdateSpace { space: SpaceId(0), unmap: ranges.collect(), map: vec![] };
+    let before = rig.timed.mapped();
+    for after in 0..4 {
+        rig.timed.refuse_map_after(after);
+        let reply = rig.ask(rig.a, update(pages.clone()), None);
+        let Reply::Refused { kind, message } = reply else { panic!("{reply:?}") };
+        assert_eq!(kind, RefusalKind::OutsidePartition, "{message}");
+        assert_eq!(rig.timed.mapped() - before, 3, "the other pages are there");
+
+        rig.done(rig.a, update(pages.clone()));
+        assert_eq!(rig.timed.mapped() - before, 4);
+        rig.done(rig.a, unmap.clone());
+        rig.done(rig.a, unmap.clone());
+        assert_eq!(rig.timed.mapped(), before);
+    }
     rig.everything_comes_back();
 }
 
