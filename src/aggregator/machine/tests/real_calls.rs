@@ -334,7 +334,8 @@ fn memory_whose_file_was_cut_off_is_a_fault_and_costs_nothing_else() {
     rig.everything_comes_back();
 }
 
-/// What a driver undoes twice when memory is short (as GVT-g did once, CVE-2022-3707) would show in the books.
+/// What a driver undoes twice when memory is short (as GVT-g did once, CVE-2022-3707) would show in the
+/// books.
 #[test]
 fn update_that_fails_for_want_of_memory_is_made_again_and_undone_once() {
     let mut rig = Rig::new(GIB, 8);
