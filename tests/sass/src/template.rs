@@ -72,10 +72,13 @@ pub(crate) fn load(to: u8, from: u8, offset: u32) -> Word {
     word(0x1981 & 0xfff, d(to) | address | 1 << 91 | 1 << 90 | LDG_MODE, sets(0))
 }
 
+/// Bit 113 to 115: the scoreboard that is set while operands are not read yet.
+const READS: u32 = WAIT & !(7 << 8) | 1 << 8;
+
 /// STG.E.128 \[a.64 + offset\], b.
 pub(crate) fn store(at: u8, offset: u32, from: u8) -> Word {
     let address = a(at) | u128::from(DESCRIPTOR) << 64 | u128::from(offset & 0xff_ffff) << 40;
-    word(0x986, address | b(from) | 1 << 91 | 1 << 90 | STG_MODE, WAIT)
+    word(0x986, address | b(from) | 1 << 91 | 1 << 90 | STG_MODE, READS)
 }
 
 /// The uniform register pair with the memory descriptor. It is 0.

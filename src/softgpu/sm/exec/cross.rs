@@ -11,6 +11,8 @@ use crate::warp::Warp;
 
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| *warp.row(pool, source.row));
+    // Where the result is the warp's, the lanes that take part are still those that the guard lets run.
+    let lanes = warp.lanes(op.guard) & warp.group.mask;
     match (op.opcode, op.detail) {
         (O::Vote | O::Voteu, Detail::Choice(how, _)) => {
             // VOTEU leaves the lanes: its mask is that of the group.
@@ -40,7 +42,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
         }
         (O::Redux, Detail::Choice(how, signed)) => {
             let flip = u32::from(signed) << 31;
-            let words = || Lanes(mask).map(|lane| a[lane]);
+            let words = || Lanes(lanes).map(|lane| a[lane]);
             let result = match how {
                 0 => words().fold(ALL, |all, word| all & word),
                 1 => words().fold(0, |all, word| all | word),
@@ -67,7 +69,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             Ok(())
         }
         (O::R2ur, _) => {
-            let lane = Warp::first_lane(warp.group.mask);
+            let lane = Warp::first_lane(lanes);
             put(warp, op.d, &[a[lane]; LANES], ALL)
         }
         (O::Fswzadd, Detail::Float(mode, _)) => {

@@ -9,11 +9,14 @@ use crate::op::{Detail, Op, Source};
 use crate::row::{Row, each_wide, mask as lanes, pair};
 use crate::warp::Warp;
 
-/// A lane's double, with magnitude and sign as the modifiers say.
+/// A lane's double, with magnitude and sign as the modifiers say. A NaN stays as it is (seen on an H100).
 #[inline(always)]
 fn value(rows: [&Row; 2], source: Source, lane: usize) -> u64 {
     const SIGN: u64 = 1 << 63;
     let word = pair(rows[0][lane], rows[1][lane]);
+    if f64::from_bits(word).is_nan() {
+        return word;
+    }
     let word = if source.absolute { word & !SIGN } else { word };
     if source.negate { word ^ SIGN } else { word }
 }

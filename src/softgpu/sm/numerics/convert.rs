@@ -40,9 +40,20 @@ impl Integer {
 #[must_use]
 pub fn float_to_float(word: u64, from: Format, to: Format, rounding: Rounding) -> u64 {
     let value = from.value(word);
-    if value == Value::Nan && to == Format::DOUBLE {
-        // The NaN of singles, wider (contract, measured for its high word).
-        return 0x7fff_ffff_e000_0000;
+    if value == Value::Nan {
+        // Between singles and doubles a NaN keeps its sign and its upper bits, and is made quiet (seen on an
+        // H100).
+        const DISTANCE: u32 = 52 - 23;
+        if from == Format::SINGLE && to == Format::DOUBLE {
+            return (word & 1 << 31) << 32 | 0x7ff8 << 48 | (word & 0x7f_ffff) << DISTANCE;
+        }
+        if from == Format::DOUBLE && to == Format::SINGLE {
+            return word >> 32 & 1 << 31 | 0x7fc0_0000 | word >> DISTANCE & 0x7f_ffff;
+        }
+        if to == Format::DOUBLE {
+            // The NaN of singles, wider (contract, measured for its high word).
+            return 0x7fff_ffff_e000_0000;
+        }
     }
     to.word(value, rounding)
 }
@@ -216,8 +227,13 @@ mod tests {
         assert_eq!(by(0x477f_f000, Format::SINGLE, Format::HALF), 0x7c00);
         assert_eq!(by(0x477f_e000, Format::SINGLE, Format::HALF), 0x7bff);
         assert_eq!(by(0xffc0_0001, Format::SINGLE, Format::HALF), 0x7fff);
-        assert_eq!(by(0x7fc1_2345, Format::SINGLE, Format::DOUBLE) >> 32, 0x7fff_ffff);
-        assert_eq!(by(0xfff8_0000_0000_0000, Format::DOUBLE, Format::SINGLE), 0x7fff_ffff);
+        // As an H100 gave them.
+        assert_eq!(by(0x7f80_0001, Format::SINGLE, Format::DOUBLE) >> 32, 0x7ff8_0000);
+        assert_eq!(by(0xffff_0000, Format::SINGLE, Format::DOUBLE) >> 32, 0xffff_e000);
+        assert_eq!(by(0x7ff0_0000, Format::SINGLE, Format::DOUBLE) >> 32, 0x7ffe_0000);
+        assert_eq!(by(0xffff_ffff_3e09_043d, Format::DOUBLE, Format::SINGLE), 0xffff_fff9);
+        assert_eq!(by(0x7ff0_0000_4f00_0000, Format::DOUBLE, Format::SINGLE), 0x7fc0_0002);
+        assert_eq!(by(0xffff_0000_8080_0000, Format::DOUBLE, Format::SINGLE), 0xfff8_0004);
         assert_eq!(by(1, Format::HALF, Format::SINGLE), 0x3380_0000);
         let mode = Pack { to: Format::HALF, rounding: Rounding::Nearest, relu: true, flush: false };
         assert_eq!(pack(0x3f80_0000, 0xbf80_0000, mode), 0x3c00_0000);
