@@ -63,8 +63,8 @@ pub struct Arguments {
     /// Also the guest cases that only `cargo xtask nightly` runs
     #[arg(long)]
     all: bool,
-    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if not
-    /// given
+    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if
+    /// not given
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// List the cases and do nothing
@@ -225,8 +225,8 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     }
     let kinds: BTreeSet<_> = cases.iter().flat_map(Case::kinds).collect();
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
-    // More would be faster, since a guest waits for a third of its time; but a kernel whose emulated processors
-    // are not emulated for long may hang while it starts them.
+    // More would be faster, since a guest waits for a third of its time; but a kernel whose emulated
+    // processors are not emulated for long may hang while it starts them.
     let usual = || thread::available_parallelism().ok().map(NonZero::get);
     let jobs = arguments.jobs.map(NonZero::get).or_else(usual).unwrap_or(1);
     for (series, release) in workshop.kernels() {
