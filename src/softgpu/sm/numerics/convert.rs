@@ -45,10 +45,12 @@ pub fn float_to_float(word: u64, from: Format, to: Format, rounding: Rounding) -
         // H100).
         const DISTANCE: u32 = 52 - 23;
         if from == Format::SINGLE && to == Format::DOUBLE {
-            return (word & 1 << 31) << 32 | 0x7ff8 << 48 | (word & 0x7f_ffff) << DISTANCE;
+            let (sign, fraction) = (word / (1 << 31) % 2, word % (1 << 23));
+            return sign * (1 << 63) + (0x7ff8 << 48 | fraction * (1 << DISTANCE));
         }
         if from == Format::DOUBLE && to == Format::SINGLE {
-            return word >> 32 & 1 << 31 | 0x7fc0_0000 | word >> DISTANCE & 0x7f_ffff;
+            let (sign, fraction) = (word / (1 << 63), word % (1 << 52) / (1 << DISTANCE));
+            return sign * (1 << 31) + (0x7fc0_0000 | fraction);
         }
         if to == Format::DOUBLE {
             // The NaN of singles, wider (contract, measured for its high word).
