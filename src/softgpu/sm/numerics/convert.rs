@@ -46,7 +46,7 @@ pub fn float_to_float(word: u64, from: Format, to: Format, rounding: Rounding) -
         const DISTANCE: u32 = 52 - 23;
         if from == Format::SINGLE && to == Format::DOUBLE {
             let (sign, fraction) = (word / (1 << 31) % 2, word % (1 << 23));
-            return sign * (1 << 63) + (0x7ff8 << 48 | fraction * (1 << DISTANCE));
+            return sign * (1 << 63) + (0x7ff8 << 48) + fraction * (1 << DISTANCE) % (1 << 51);
         }
         if from == Format::DOUBLE && to == Format::SINGLE {
             let (sign, fraction) = (word / (1 << 63), word % (1 << 52) / (1 << DISTANCE));
