@@ -1,7 +1,5 @@
 //! Short names for the rows of the table.
 
-#![allow(dead_code, reason = "ranges and slots for every row that may come")]
-
 use crate::arch::Arch;
 use crate::modifier::Kind;
 pub(crate) use crate::modifier::Kind as K;
