@@ -135,7 +135,9 @@ impl Daemon {
         }
         let (status, took) = self.process.stop()?;
         if took > Duration::from_secs(3) {
-            return Ok(Some(format!("{name} took {took:?} to end after SIGTERM")));
+            return Ok(Some(format!(
+                "{name} took {took:?} to end after SIGTERM, beside its waits for a processor"
+            )));
         }
         if !status.success() {
             return Ok(Some(format!("{name} ended with {status} after SIGTERM: {}", self.last_words())));

@@ -8,6 +8,8 @@
     reason = "kill(2), setpriority(2), and prctl(2) between fork and exec, have no safe wrapper in std"
 )]
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 /// How long a process may take to end after SIGTERM before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(30);
 /// After this it is noted what its threads wait for.
 const SOON: Duration = Duration::from_secs(1);
 /// A priority below the usual one. (The lowest of all would starve beside other work.)
@@ -110,20 +112,28 @@ impl Process {
         self.child.wait().with_context(|| format!("Cannot wait for {}", self.name))
     }
 
-    /// Asks it to end (SIGTERM) and waits; kills it if it does not. Returns its status and how long it took.
+    /// Asks it to end (SIGTERM) and waits; kills it if it does not. Returns its status and how long it took,
+    /// without the time for which its threads were ready and had no processor.
     pub fn stop(&mut self) -> Result<(ExitStatus, Duration)> {
         let start = Instant::now();
+        let mut delays = RunDelays::begin(self.child.id());
         if self.ended()?.is_none() {
             self.terminate();
-            if self.wait(SOON)?.is_none() {
-                log::warn!("{} is still there {SOON:?} after SIGTERM: {}", self.name, self.whereabouts());
-            }
-            if self.wait(GRACE.saturating_sub(SOON))?.is_none() {
-                log::warn!("{} did not end within {GRACE:?} of SIGTERM: killing it", self.name);
+            let mut noted = false;
+            while self.wait(LOOK)?.is_none() {
+                delays.look();
+                if !noted && start.elapsed() >= SOON {
+                    noted = true;
+                    log::warn!("{} is still there {SOON:?} after SIGTERM: {}", self.name, self.whereabouts());
+                }
+                if start.elapsed() >= GRACE {
+                    log::warn!("{} did not end within {GRACE:?} of SIGTERM: killing it", self.name);
+                    break;
+                }
             }
         }
         let status = self.kill()?;
-        Ok((status, start.elapsed()))
+        Ok((status, start.elapsed().saturating_sub(delays.total())))
     }
 
     /// The processor time that it has used, by all its threads, those that have ended too. Nothing once it
@@ -181,6 +191,40 @@ impl Process {
     }
 }
 
+/// How long a process's threads were ready to run since then and had no processor, by
+/// `/proc/PID/task/TID/schedstat` (its second number, in nanoseconds).
+#[derive(Debug)]
+struct RunDelays {
+    pid: u32,
+    /// By thread: what it was at the beginning, and what it was last.
+    threads: BTreeMap<OsString, (u64, u64)>,
+}
+
+impl RunDelays {
+    fn begin(pid: u32) -> Self {
+        let mut begun = Self { pid, threads: BTreeMap::new() };
+        begun.look();
+        begun.threads.values_mut().for_each(|(first, last)| *first = *last);
+        begun
+    }
+
+    /// Reads them again. A thread that has ended keeps what was read last.
+    fn look(&mut self) {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else { return };
+        for task in tasks.flatten() {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let Some(delay) = text.split_whitespace().nth(1).and_then(|word| word.parse().ok()) else {
+                continue;
+            };
+            self.threads.entry(task.file_name()).or_default().1 = delay;
+        }
+    }
+
+    fn total(&self) -> Duration {
+        Duration::from_nanos(self.threads.values().map(|(first, last)| last.saturating_sub(*first)).sum())
+    }
+}
+
 /// The innermost functions of a kernel stack as /proc/PID/stack has it ("[<0>] name+0x1/0x2", innermost
 /// first).
 fn in_kernel(stack: &str) -> String {
@@ -234,6 +278,25 @@ mod tests {
         }
         process.kill().unwrap();
         assert_eq!(process.cpu_time(), Duration::ZERO);
+    }
+
+    #[test]
+    fn waits_for_a_processor_are_counted() {
+        let busy = || {
+            let mut command = Command::new("taskset");
+            command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+            Process::start(command, "a busy process").unwrap()
+        };
+        let (one, _other) = (busy(), busy());
+        let mut delays = RunDelays::begin(one.id());
+        assert_eq!(delays.total(), Duration::ZERO);
+        let start = Instant::now();
+        while delays.total() < Duration::from_millis(20) {
+            assert!(start.elapsed() < Duration::from_secs(30), "{delays:?}");
+            thread::sleep(LOOK);
+            delays.look();
+        }
+        assert!(delays.total() <= start.elapsed() + Duration::from_millis(20), "{delays:?}");
     }
 
     #[test]

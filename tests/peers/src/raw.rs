@@ -22,8 +22,8 @@ use rustix::net::{
     socket_with,
 };
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take: see [`client`](crate::client).
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -28,9 +28,9 @@ use crate::workshop::Workshop;
 const VICTIM: &str = "victim";
 const ATTACKER: &str = "attacker";
 /// How long a guest may take to boot and say that it is ready.
-const BOOT: Duration = Duration::from_secs(120);
+const BOOT: Duration = Duration::from_secs(300);
 /// What an attack may take longer than it was told to, and what may pass until the GPU works again.
-const MORE: Duration = Duration::from_secs(60);
+const MORE: Duration = Duration::from_secs(240);
 /// Time that is worth one more attack.
 const ENOUGH: Duration = Duration::from_millis(700);
 /// Words for the kernels: registers may be mapped beside a driver, programs may run for long.

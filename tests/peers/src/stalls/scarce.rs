@@ -33,7 +33,7 @@ const PIECE: u64 = 1 << 20;
 const GPA: u64 = 1 << 33;
 const VA: u64 = 0x40_0000_0000;
 /// Nothing takes longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// `SIGKILL`, which is how the kernel ends who has used up his control group's memory.
 const KILLED: i32 = 9;
 

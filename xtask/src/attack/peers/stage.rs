@@ -30,7 +30,7 @@ pub const CASE: &str = "peers";
 const SPARE_VRAM_MIB: u32 = 768 + 36 * 32 + 512;
 /// Channels of the two vGPUs. 36 more VMs with two each are to have room beside them and hostile backends.
 const CHANNELS: u16 = 16;
-const BOOT: Duration = Duration::from_secs(120);
+const BOOT: Duration = Duration::from_secs(300);
 /// How often the tenants' counts are looked at.
 const COUNT: Duration = Duration::from_millis(200);
 
