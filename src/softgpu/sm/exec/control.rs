@@ -1,5 +1,7 @@
 //! Control: branches, convergence, barriers, ends.
 
+use std::sync::atomic::{Ordering, fence};
+
 use gpuvmk_isa::Opcode as O;
 
 use super::context::{Flow, INSTRUCTION, put};
@@ -99,10 +101,16 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::Bar, Detail::Choice(mode, _)) => return Ok(barrier(warp, op, pool, mask, mode)),
         (O::Bpt, _) => return Err(Cause::Trap),
-        (
-            O::Nop | O::Membar | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar,
-            Detail::None,
-        ) => return Ok(Flow::Next),
+        (O::Membar, Detail::None) => {
+            // Views load with acquire and store with release order at most. What is left is a store and a
+            // load behind it, of which another worker, or a processor of the guest, must not see the opposite
+            // order. All scopes are alike: a CTA's warps run on one thread.
+            fence(Ordering::SeqCst);
+            return Ok(Flow::Next);
+        }
+        (O::Nop | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar, Detail::None) => {
+            return Ok(Flow::Next);
+        }
         _ => return Err(Cause::NotExecuted(op.opcode)),
     }
     Ok(Flow::Set)
