@@ -34,29 +34,46 @@ pub struct ComputeClass {
     pub layouts: &'static [&'static Layout],
     /// Bytes of shared memory that a block may have. Since SM 8.0 the first KiB of it is the system's.
     pub max_shared: u32,
+    /// Its methods go through the macro method expander.
+    pub macros: bool,
 }
 
 /// All that chips here have. Shared memory by CUDA's table of compute capabilities, plus the system's KiB.
 pub const ALL: &[ComputeClass] = &[
-    ComputeClass { class: classes::TURING_COMPUTE_A, sm: 75, layouts: &[&V2_2, &V2_3], max_shared: 64 << 10 },
+    ComputeClass {
+        class: classes::TURING_COMPUTE_A,
+        sm: 75,
+        layouts: &[&V2_2, &V2_3],
+        max_shared: 64 << 10,
+        macros: false,
+    },
     ComputeClass {
         class: classes::AMPERE_COMPUTE_B,
         sm: 86,
         layouts: &[&V2_2, &V2_3, &V2_4, &V3_0],
         max_shared: 100 << 10,
+        macros: true,
     },
-    ComputeClass { class: classes::ADA_COMPUTE_A, sm: 89, layouts: &[&V2_4, &V3_0], max_shared: 100 << 10 },
+    ComputeClass {
+        class: classes::ADA_COMPUTE_A,
+        sm: 89,
+        layouts: &[&V2_4, &V3_0],
+        max_shared: 100 << 10,
+        macros: true,
+    },
     ComputeClass {
         class: classes::HOPPER_COMPUTE_A,
         sm: 90,
         layouts: &[&V3_0, &V4_0],
         max_shared: 228 << 10,
+        macros: true,
     },
     ComputeClass {
         class: classes::BLACKWELL_COMPUTE_B,
         sm: 120,
         layouts: &[&V4_1, &V5_0],
         max_shared: 100 << 10,
+        macros: true,
     },
 ];
 

@@ -15,6 +15,7 @@ pub mod gmmu;
 pub mod gsp;
 mod kinds;
 pub mod methods;
+pub mod mme;
 pub mod nv;
 pub mod qmd;
 pub mod register_doc;

@@ -8,9 +8,9 @@
 //!
 //! From the ground up: memory ([`vram`]), the MMU and accesses through it ([`mmu`]), the channel tables
 //! ([`fifo`]), engines ([`engine`]) and the classes that they execute ([`class`]), PBDMAs ([`pbdma`]) that
-//! take channels from the tables, parse their command streams and give methods to engines. What chips differ
-//! in is described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's registers before it, and the
-//! [`executor`] is the core as a driver.
+//! take channels from the tables, parse their command streams and give methods to engines. [`mme`] runs
+//! macros. What chips differ in is described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's
+//! registers before it, and the [`executor`] is the core as a driver.
 //!
 //! Not modelled: video engines, 2D and 3D drawing, shaders, compression, performance counters, and anything
 //! that takes time other than moving bytes.
@@ -28,6 +28,7 @@ pub mod executor;
 mod fifo;
 mod gpu;
 pub mod ledger;
+mod mme;
 mod mmu;
 mod pbdma;
 mod preemption;

@@ -1,19 +1,20 @@
 //! The graphics engine from Turing on, as far as this GPU executes it: compute grids, inline to memory,
-//! reports and notifiers.
+//! reports and notifiers, and macros (MME), which send methods as the command stream does.
 //!
-//! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
+//! Everything else that sets state is accepted, and kept for macros to read: a driver's start-up sends
 //! thousands of such methods. What would draw is refused, and so are launches where shaders are not executed:
-//! what does nothing would look like a result. A macro that would draw cannot be told from one that sets
-//! state, so macro calls do nothing.
+//! what does nothing would look like a result.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::compute::{self, Compute};
+use super::compute::{self, Compute, Work};
 use super::inline::{self, InlineToMemory};
 use super::report::{self, Reports};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
+use crate::mme::{Front, Mme, Sender, Sent, Step};
 use gpuvmk_chip::gh100::methods::graphics::{self, NV_PGRAPH_INTR};
+use gpuvmk_chip::gh100::methods::macros::{self, MacroClass};
 use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
 use gpuvmk_chip::gh100::methods::{GRAPHICS_SUBCHANNELS, MethodDef, host, lookup, role};
 use gpuvmk_chip::methods::find;
@@ -30,6 +31,9 @@ const STATE_OFFSET: u64 = 0x100;
 pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
+/// Steps of macros between two looks at whether the engine has to pause. A step is a group, or a method.
+const MACRO_QUANTUM: u32 = 256;
+
 /// A class that is bound to a subchannel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bound {
@@ -37,12 +41,15 @@ struct Bound {
     class: u16,
     /// What its objects do; none: it is no class of the engine.
     role: Option<Role>,
+    /// What the MME is to it.
+    macros: Option<MacroClass>,
 }
 
 impl Bound {
     /// Looks a class up.
     fn new(class: u16) -> Self {
-        Self { class, role: role(class.into()) }
+        let role = role(class.into());
+        Self { class, role, macros: role.and_then(|role| macros::of_class(class, role)) }
     }
 }
 
@@ -59,6 +66,15 @@ pub(crate) struct TuringGraphics {
     inline: [InlineToMemory; 3],
     /// Launches of the compute class.
     grids: Compute,
+    /// Macros, and what they read; none before the first method of a class that has them.
+    mme: Option<Box<Mme>>,
+}
+
+/// What a context has beside its image.
+#[derive(Debug)]
+struct Kept {
+    grid: Option<Box<Work>>,
+    mme: Option<Box<Mme>>,
 }
 
 impl Default for TuringGraphics {
@@ -71,6 +87,7 @@ impl Default for TuringGraphics {
             compute: Reports::default(),
             inline: [InlineToMemory::default(), InlineToMemory::default(), InlineToMemory::default()],
             grids: Compute::default(),
+            mme: None,
         }
     }
 }
@@ -124,10 +141,111 @@ impl TuringGraphics {
         Ok(())
     }
 
+    fn bound(&self, subchannel: u8) -> Bound {
+        self.bound.get(usize::from(subchannel)).copied().unwrap_or_default()
+    }
+
+    /// Executes a method, whoever sends it.
+    fn execute(
+        &mut self,
+        run: &Run<'_>,
+        bound: Bound,
+        (method, data): (u16, u32),
+        effects: &mut Effects,
+    ) -> Result<Progress, Refusal> {
+        if bound.role.is_some_and(|role| draws(role, method)) {
+            return Err(refuse_drawing(bound.class, method));
+        }
+        if bound.role == Some(Role::Compute)
+            && let Some(progress) = self.grids.method(run, (bound.class, method, data), effects)
+        {
+            return progress;
+        }
+        let [high, low] = &mut self.notifier;
+        match method {
+            graphics::SET_NOTIFY_A => *high = data,
+            graphics::SET_NOTIFY_B => *low = data,
+            graphics::NOTIFY => self.notify(run, data, effects)?,
+            other => self.class_method(run, (bound, other, data), effects)?,
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Sends a method through the MME, if its class has it there.
+    fn front(
+        &mut self,
+        run: &Run<'_>,
+        (bound, subchannel): (Bound, u8),
+        (method, data): (u16, u32),
+        sender: Sender,
+    ) -> Result<Front, Refusal> {
+        match (bound.macros, &mut self.mme) {
+            (Some(class), mme) => {
+                let mme = mme.get_or_insert_default();
+                Ok(mme.method(run.memory, (class, subchannel), (method, data), sender)?)
+            }
+            (None, Some(mme)) => {
+                mme.stream_goes_on()?;
+                Ok(Front::Pass(data))
+            }
+            (None, None) => Ok(Front::Pass(data)),
+        }
+    }
+
+    /// Moves the macro on that was called, until it ends, waits for data, or the engine has to pause.
+    fn go_on(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
+        let mut left = MACRO_QUANTUM;
+        loop {
+            let Some(mme) = &mut self.mme else { return Ok(Progress::Done) };
+            let Some(subchannel) = mme.subchannel() else { return Ok(Progress::Done) };
+            match mme.step()? {
+                Step::Ran => {}
+                Step::Waits | Step::Ended => return Ok(Progress::Done),
+                Step::Sends(sent) => {
+                    let progress = self.sent(run, subchannel, sent, effects);
+                    if progress != Ok(Progress::Done) {
+                        return progress;
+                    }
+                }
+            }
+            left = left.saturating_sub(1);
+            if left == 0 {
+                if run.control.should_pause() {
+                    return Ok(Progress::Paused);
+                }
+                left = MACRO_QUANTUM;
+            }
+        }
+    }
+
+    /// Executes a method that a macro sends.
+    fn sent(
+        &mut self,
+        run: &Run<'_>,
+        subchannel: u8,
+        Sent { method, data }: Sent,
+        effects: &mut Effects,
+    ) -> Result<Progress, Refusal> {
+        let bound = self.bound(subchannel);
+        match self.front(run, (bound, subchannel), (method, data), Sender::Macro)? {
+            Front::Pass(data) => self.execute(run, bound, (method, data), effects),
+            Front::Done | Front::Macro => Ok(Progress::Done),
+        }
+    }
+
+    /// Ends the macro whose method was refused.
+    fn abandon_macro(&mut self, refused: &Result<Progress, Refusal>) {
+        if refused.is_err()
+            && let Some(mme) = &mut self.mme
+        {
+            mme.abandon();
+        }
+    }
+
     fn class_method(
         &mut self,
         run: &Run<'_>,
-        (Bound { class, role }, method, data): (Bound, u16, u32),
+        (Bound { class, role, .. }, method, data): (Bound, u16, u32),
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         let [own, in_threed, in_compute] = &mut self.inline;
@@ -146,33 +264,34 @@ impl TuringGraphics {
 
 impl Model for TuringGraphics {
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
-        if method.method == host::SET_OBJECT {
+        let Method { subchannel, method: address, data } = method;
+        if address == host::SET_OBJECT {
+            if let Some(mme) = &mut self.mme {
+                mme.stream_goes_on()?;
+            }
             self.bind(method)?;
             return Ok(Progress::Done);
         }
-        let bound = self.bound.get(usize::from(method.subchannel)).copied().unwrap_or_default();
-        let data = method.data;
-        if bound.role.is_some_and(|role| draws(role, method.method)) {
-            return Err(refuse_drawing(bound.class, method.method));
+        let bound = self.bound(subchannel);
+        match self.front(run, (bound, subchannel), (address, data), Sender::Stream)? {
+            Front::Pass(data) => self.execute(run, bound, (address, data), effects),
+            Front::Done => Ok(Progress::Done),
+            Front::Macro => {
+                let progress = self.go_on(run, effects);
+                self.abandon_macro(&progress);
+                progress
+            }
         }
-        if bound.role == Some(Role::Compute)
-            && let Some(progress) = self.grids.method(run, (bound.class, method.method, data), effects)
-        {
-            return progress;
-        }
-        let [high, low] = &mut self.notifier;
-        match method.method {
-            graphics::SET_NOTIFY_A => *high = data,
-            graphics::SET_NOTIFY_B => *low = data,
-            graphics::NOTIFY => self.notify(run, data, effects)?,
-            other => self.class_method(run, (bound, other, data), effects)?,
-        }
-        Ok(Progress::Done)
     }
 
     fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
-        // Nothing else takes long.
-        self.grids.resume(run, effects)
+        // Grids and macros take long, and a macro may have launched the grid.
+        let mut progress = self.grids.resume(run, effects);
+        if progress == Ok(Progress::Done) {
+            progress = self.go_on(run, effects);
+        }
+        self.abandon_macro(&progress);
+        progress
     }
 
     fn save(&self) -> Vec<u8> {
@@ -197,14 +316,20 @@ impl Model for TuringGraphics {
             inline.load(&mut words);
         }
         self.grids.load(&mut words);
+        self.mme = None;
     }
 
     fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {
-        self.grids.take_out()
+        let kept = Kept { grid: self.grids.take_out(), mme: self.mme.take() };
+        (kept.grid.is_some() || kept.mme.is_some()).then(|| Box::new(kept) as Box<dyn Any + Send>)
     }
 
     fn put_back(&mut self, kept: Box<dyn Any + Send>) {
-        self.grids.put_back(kept);
+        let Ok(kept) = kept.downcast::<Kept>() else { return };
+        if let Some(grid) = kept.grid {
+            self.grids.put_back(grid);
+        }
+        self.mme = kept.mme;
     }
 
     fn image_size(&self) -> usize {

@@ -10,6 +10,10 @@ use crate::mmu::channel_memory::ChannelMemory;
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::stream::Method;
 
+/// `ROBUST_CHANNEL_GR_EXCEPTION`: what a channel is told when the graphics engine refuses a launch, or a
+/// shader or a macro did what it may not.
+pub(crate) const GR_EXCEPTION: u32 = 13;
+
 /// Why an engine did not execute a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {

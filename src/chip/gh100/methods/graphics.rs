@@ -25,26 +25,19 @@ crate::fields! {
     }
 }
 
-/// Common to all classes. Macros (MME) can be loaded and called.
+/// Common to all classes.
 pub(super) const METHODS: &[MethodDef] = &[
     method(0x100, "NO_OPERATION"),
     masked(SET_NOTIFY_A, 0x01ff_ffff, "SET_NOTIFY_A"),
     method(SET_NOTIFY_B, "SET_NOTIFY_B"),
     method(NOTIFY, "NOTIFY"),
     method(0x110, "WAIT_FOR_IDLE"),
-    method(0x114, "LOAD_MME_INSTRUCTION_RAM_POINTER"),
-    method(0x118, "LOAD_MME_INSTRUCTION_RAM"),
-    method(0x11c, "LOAD_MME_START_ADDRESS_RAM_POINTER"),
-    method(0x120, "LOAD_MME_START_ADDRESS_RAM"),
-    method(0x124, "SET_MME_SHADOW_RAM_CONTROL"),
     run(0x130, 3, "SET_GLOBAL_RENDER_ENABLE"),
     method(0x13c, "SEND_GO_IDLE"),
     method(0x140, "PM_TRIGGER"),
     method(0x144, "PM_TRIGGER_WFI"),
     method(0x148, "FE_ATOMIC_SEQUENCE_BEGIN"),
     method(0x14c, "FE_ATOMIC_SEQUENCE_END"),
-    run(0x3400, 0x100, "SET_MME_SHADOW_SCRATCH"),
-    run(0x3800, 0x200, "CALL_MME"),
 ];
 
 /// Methods of the 3D class that draw or clear.

@@ -13,6 +13,7 @@ pub mod copy;
 pub mod graphics;
 pub mod host;
 pub mod inline;
+pub mod macros;
 pub mod report;
 
 use crate::EngineSet;
@@ -86,10 +87,14 @@ pub fn lookup(number: u16, address: u16) -> Option<&'static MethodDef> {
     let role = role(number.into())?;
     let tables: &[&'static [MethodDef]] = match role {
         Role::Copy => &[copy::METHODS],
-        Role::TwoD => &[graphics::TWOD_METHODS, graphics::METHODS],
+        Role::TwoD => &[graphics::TWOD_METHODS, graphics::METHODS, macros::METHODS],
         Role::InlineToMemory => &[inline::METHODS, graphics::METHODS],
-        Role::ThreeD => &[graphics::THREED_METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
-        Role::Compute => &[compute::METHODS, graphics::METHODS, inline::METHODS, report::METHODS],
+        Role::ThreeD => {
+            &[graphics::THREED_METHODS, graphics::METHODS, inline::METHODS, report::METHODS, macros::METHODS]
+        }
+        Role::Compute => {
+            &[compute::METHODS, graphics::METHODS, inline::METHODS, report::METHODS, macros::METHODS]
+        }
         _ => &[],
     };
     tables.iter().find_map(|methods| find(methods, address))
@@ -102,7 +107,7 @@ mod tests {
     #[test]
     fn tables_are_sorted_and_do_not_overlap() {
         let own = CLASSES.iter().map(|class| class.methods);
-        for table in own.chain([graphics::METHODS, report::METHODS]) {
+        for table in own.chain([graphics::METHODS, report::METHODS, macros::METHODS]) {
             for pair in table.windows(2) {
                 assert!(pair[0].method + 4 * pair[0].count <= pair[1].method, "{pair:?}");
             }
@@ -119,6 +124,8 @@ mod tests {
         assert_eq!(name(CLASS_COMPUTE, 0x1b4), Some("LOAD_INLINE_DATA"));
         assert_eq!(name(CLASS_3D, 0x1b0c), Some("SET_REPORT_SEMAPHORE_D"));
         assert_eq!(name(CLASS_2D, 0x10c), Some("NOTIFY"));
+        assert_eq!(name(CLASS_3D, 0x3804), Some("CALL_MME"));
+        assert_eq!(name(CLASS_INLINE, 0x3804), None);
         assert_eq!(name(CLASS_COPY, 0x10c), None);
         assert_eq!(name(0x1234, 0x300), None);
     }

@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 
 /// Grids of one launch: the one under way, and those that it brings with it.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(in crate::class) struct Work {
     class: &'static ComputeClass,
     waiting: VecDeque<u64>,
     running: Option<(Grid, Option<gpuvmk_sm::Grid>)>,

@@ -3,11 +3,8 @@
 use gpuvmk_chip::compute::{ComputeClass, OverLimit};
 use gpuvmk_chip::qmd::{Grid, MAX_WORDS, Qmd, Reserved};
 
+pub(super) use crate::engine::model::GR_EXCEPTION;
 use crate::engine::model::{Refusal, Run};
-
-/// `ROBUST_CHANNEL_GR_EXCEPTION`: what a channel is told when the graphics engine refuses a launch, or a
-/// shader did what it may not.
-pub(super) const GR_EXCEPTION: u32 = 13;
 
 /// Words in which every version has its number.
 const HEAD_WORDS: usize = 64;

@@ -10,7 +10,6 @@ mod launch;
 mod state;
 mod view;
 
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpuvmk_chip::compute::{self, ComputeClass};
@@ -18,7 +17,7 @@ use gpuvmk_chip::gh100::methods::compute as methods;
 use gpuvmk_chip::gh100::methods::compute::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
 use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 
-use self::grid::Work;
+pub(super) use self::grid::Work;
 use self::launch::GR_EXCEPTION;
 use self::state::State;
 use crate::Shaders;
@@ -190,15 +189,13 @@ impl Compute {
     }
 
     /// Takes the grid out that is under way.
-    pub(super) fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {
-        self.work.take().map(|work| work as Box<dyn Any + Send>)
+    pub(super) fn take_out(&mut self) -> Option<Box<Work>> {
+        self.work.take()
     }
 
     /// Gives the grid back that was taken out.
-    pub(super) fn put_back(&mut self, kept: Box<dyn Any + Send>) {
-        if let Ok(work) = kept.downcast() {
-            self.work = Some(work);
-            self.lost = false;
-        }
+    pub(super) fn put_back(&mut self, work: Box<Work>) {
+        self.work = Some(work);
+        self.lost = false;
     }
 }

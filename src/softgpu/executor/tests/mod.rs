@@ -6,6 +6,7 @@ mod copies;
 mod driver;
 mod errors;
 mod graphics;
+mod macros;
 mod random;
 mod rig;
 mod scheduling;
