@@ -2,7 +2,8 @@
 //!
 //! `suite`: native and mediated in the same run, taking turns, and many VMs ([`suite`]). `gh100`: what a
 //! GH100's driver costs ([`gh100`]). `sched`: how policies share ([`sched`]). `trace`: what traces cost
-//! ([`trace`]). `shadow`: what following page tables costs (`benches/flush.rs`).
+//! ([`trace`]). `shader`: how fast shaders run (`src/softgpu/sm/benches`). `shadow`: what following page
+//! tables costs (`benches/flush.rs`).
 
 mod access;
 mod gh100;
@@ -30,9 +31,9 @@ use crate::workshop::Workshop;
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native and measures many VMs, `gh100` measures a
     /// GH100's driver, `instance` what mapped instance memory saves, `sched` judges scheduling policies,
-    /// `shadow` measures flushes, walks of page tables and the aggregator's check of them, `trace` recording
-    /// and the tools for traces, `traps` what it costs to stop a guest on KVM, and what mapped windows and
-    /// signalled doorbells save
+    /// `shader` measures the software GPU's execution of shaders, `shadow` measures flushes, walks of page
+    /// tables and the aggregator's check of them, `trace` recording and the tools for traces, `traps` what it
+    /// costs to stop a guest on KVM, and what mapped windows and signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -97,6 +98,8 @@ enum What {
     Instance,
     /// Many guests under each scheduling policy.
     Sched,
+    /// How fast shaders run on the software GPU.
+    Shader,
     /// What following guests' page tables costs.
     Shadow,
     /// What recording costs, and how fast the tools are.
@@ -113,6 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Gh100 => gh100::run(arguments),
         What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),
+        What::Shader => own::run_of("gpuvmk-sm", "kernels", arguments.json),
         What::Shadow => own::run("flush", arguments.json),
         What::Trace => trace::run(arguments),
         What::Traps => traps::run(arguments.json),

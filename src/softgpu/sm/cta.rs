@@ -37,7 +37,7 @@ struct Barrier {
 }
 
 /// A CTA.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Cta {
     /// Place in the grid.
     pub place: [u32; 3],
@@ -51,23 +51,24 @@ pub(crate) struct Cta {
 }
 
 /// Shared memory, by words.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub words: Vec<u32>,
 }
 
 impl Cta {
-    pub fn new(launch: &Launch, place: [u32; 3], slot: u64) -> Self {
-        let threads = launch.threads();
-        let warp = |index| Warp::new(launch.registers, launch.entry, threads, index);
-        Self {
-            place,
-            warps: (0..launch.warps()).map(warp).collect(),
-            shared: Shared { words: vec![0; launch.shared.div_ceil(4) as usize] },
-            barriers: Default::default(),
-            slot,
-            turn: 0,
+    /// Makes it a CTA of which nothing has run. Its room is used again, of what it held nothing stays.
+    pub fn start(&mut self, launch: &Launch, place: [u32; 3], slot: u64) {
+        self.place = place;
+        self.warps.resize_with(launch.warps() as usize, Warp::default);
+        for (warp, index) in self.warps.iter_mut().zip(0..) {
+            warp.start(launch.registers, launch.entry, launch.threads(), index);
         }
+        self.shared.words.clear();
+        self.shared.words.resize(launch.shared.div_ceil(4) as usize, 0);
+        self.barriers = Default::default();
+        self.slot = slot;
+        self.turn = 0;
     }
 
     /// Whether all lanes have ended.

@@ -12,8 +12,6 @@ mod integer;
 mod memory;
 mod special;
 
-use std::sync::Arc;
-
 use gpuvmk_isa::Opcode as O;
 
 pub(crate) use context::{Context, Turn};
@@ -26,33 +24,19 @@ use crate::row::{ALL, Row};
 use crate::warp::Warp;
 
 /// Instructions after which another group of a split warp runs.
-const TURN: u32 = 64;
+pub(crate) const TURN: u32 = 64;
 
-/// Runs a warp for `budget` instructions at most.
+/// Runs a warp while it stays in a page of code. What is left are its instructions, and those of its group.
 ///
 /// # Errors
 /// Why it cannot go on. The group's place is that of the instruction.
-pub(crate) fn run(warp: &mut Warp, context: &mut Context<'_>, budget: u32) -> Result<Turn, Cause> {
-    let mut left = budget;
-    let mut fairness = TURN;
-    while warp.group.mask != 0 {
-        let base = warp.group.pc & !(PAGE - 1);
-        let page = context.program.page(base, context.view)?;
-        if let Some(turn) = in_page(warp, context, &page, base, &mut left, &mut fairness)? {
-            return Ok(turn);
-        }
-    }
-    Ok(if warp.live == 0 { Turn::Ended } else { Turn::Blocked })
-}
-
-/// Runs a warp while it stays in a page of code.
-fn in_page(
+#[inline(always)]
+pub(crate) fn in_page(
     warp: &mut Warp,
     context: &mut Context<'_>,
-    page: &Arc<Page>,
+    page: &Page,
     base: u64,
-    left: &mut u32,
-    fairness: &mut u32,
+    [left, fairness]: &mut [u32; 2],
 ) -> Result<Option<Turn>, Cause> {
     let pool = &page.pool[..];
     loop {

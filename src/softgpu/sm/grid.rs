@@ -1,20 +1,25 @@
 //! A grid in flight: CTAs that are resident take turns, on one worker or on several.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cta::Cta;
-use crate::exec::{Context, Turn, run};
+use crate::exec::{Context, Turn};
 use crate::fault::Fault;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{Memory, View};
-use crate::program::Program;
+use crate::program::{Code, Program};
+use crate::twin::Twin;
 
 /// Instructions of a warp's turn.
 const WARP_TURN: u32 = 512;
 
-/// Turns of warps after which a CTA goes behind the others.
-const CTA_TURNS: usize = 64;
+/// Instructions of its warps after which a CTA goes behind the others.
+const CTA_TURN: u64 = 64 * WARP_TURN as u64;
+
+/// Turns of warps that one worker takes before others are called for: most grids are done by then.
+const ALONE: u32 = 16;
 
 /// CTAs that are resident at most: a grid whose CTAs wait for each other has no more.
 const RESIDENT: u64 = 64;
@@ -46,11 +51,33 @@ struct State {
     instructions: u64,
 }
 
+impl State {
+    /// CTAs that have not ended.
+    fn left(&self, launch: &Launch) -> u64 {
+        self.resident + (launch.ctas() - self.next)
+    }
+}
+
+/// What each worker has for itself.
+struct Worker<'a> {
+    view: Box<dyn View + 'a>,
+    code: Code,
+    /// Room of a CTA that has ended.
+    spare: Option<Box<Cta>>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(memory: &'a dyn Memory) -> Self {
+        Self { view: memory.view(), code: Code::default(), spare: None }
+    }
+}
+
 /// A grid in flight.
 #[derive(Debug)]
 pub struct Grid {
     launch: Launch,
     program: Program,
+    twin: Twin,
     state: Mutex<State>,
 }
 
@@ -60,6 +87,14 @@ impl Grid {
     /// # Errors
     /// What the launch asks for is more than an SM has.
     pub fn new(launch: Launch) -> Result<Self, LaunchError> {
+        Self::with(launch, Twin::of_host())
+    }
+
+    /// The same, executed by a twin of one's choice.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn with(launch: Launch, twin: Twin) -> Result<Self, LaunchError> {
         launch.check()?;
         let of_cta = launch.local.of_lane() * u64::from(launch.warps()) * 32;
         let parts = launch.local.size.checked_div(of_cta).unwrap_or(RESIDENT).min(RESIDENT);
@@ -72,27 +107,46 @@ impl Grid {
             fault: None,
             instructions: 0,
         };
-        Ok(Self { launch, program, state: Mutex::new(state) })
+        Ok(Self { launch, program, twin, state: Mutex::new(state) })
     }
 
-    /// Runs the grid on `workers` threads until it ends, or `go_on` says no: it is asked some thousand
-    /// instructions apart, by every worker. One worker runs in the caller's thread, and always the same way.
+    /// Runs the grid until it ends, or `go_on` says no: it is asked some thousand instructions apart, by
+    /// every worker. The caller's thread is one of the `workers`; the others are called where there is
+    /// enough to do. One worker always runs a grid the same way.
     pub fn run(&self, memory: &dyn Memory, workers: usize, go_on: &(dyn Fn() -> bool + Sync)) -> Progress {
+        let mut own = Worker::new(memory);
         if workers <= 1 {
-            self.work(&mut *memory.view(), go_on);
+            self.work(&mut own, go_on);
         } else {
-            std::thread::scope(|scope| {
-                for _ in 0..workers {
-                    scope.spawn(|| self.work(&mut *memory.view(), go_on));
-                }
-            });
+            let turns = AtomicU32::new(0);
+            self.work(&mut own, &|| turns.fetch_add(1, Ordering::Relaxed) < ALONE && go_on());
+            if go_on() {
+                let helpers =
+                    usize::try_from(self.left()).unwrap_or(usize::MAX).min(workers).saturating_sub(1);
+                std::thread::scope(|scope| {
+                    for _ in 0..helpers {
+                        scope.spawn(|| self.work(&mut Worker::new(memory), go_on));
+                    }
+                    self.work(&mut own, go_on);
+                });
+            }
         }
+        self.progress()
+    }
+
+    fn progress(&self) -> Progress {
         let state = self.state();
         match state.fault {
             Some(fault) => Progress::Faulted(fault),
-            None if state.resident == 0 && state.next >= self.launch.ctas() => Progress::Done,
+            None if state.left(&self.launch) == 0 => Progress::Done,
             None => Progress::Paused,
         }
+    }
+
+    /// CTAs that have not ended; none if the grid cannot go on.
+    fn left(&self) -> u64 {
+        let state = self.state();
+        if state.fault.is_some() { 0 } else { state.left(&self.launch) }
     }
 
     /// Instructions of warps that CTAs ran that have ended.
@@ -106,7 +160,7 @@ impl Grid {
     }
 
     /// A new CTA while there is room, else the one that waited longest.
-    fn take(&self) -> Option<Box<Cta>> {
+    fn take(&self, worker: &mut Worker<'_>) -> Option<Box<Cta>> {
         let mut state = self.state();
         if state.fault.is_some() {
             return None;
@@ -118,7 +172,9 @@ impl Grid {
             state.next += 1;
             state.resident += 1;
             drop(state);
-            return Some(Box::new(Cta::new(&self.launch, self.place(index), slot)));
+            let mut cta = worker.spare.take().unwrap_or_default();
+            cta.start(&self.launch, self.place(index), slot);
+            return Some(cta);
         }
         state.waiting.pop_front()
     }
@@ -129,10 +185,10 @@ impl Grid {
         [index % x, index / x % y, index / x / y].map(|part| u32::try_from(part).unwrap_or(u32::MAX))
     }
 
-    fn work(&self, view: &mut dyn View, go_on: &(dyn Fn() -> bool + Sync)) {
+    fn work(&self, worker: &mut Worker<'_>, go_on: &(dyn Fn() -> bool + Sync)) {
         while go_on() {
-            let Some(mut cta) = self.take() else { return };
-            let outcome = self.turn(&mut cta, view, go_on);
+            let Some(mut cta) = self.take(worker) else { return };
+            let outcome = self.turn(&mut cta, worker, go_on);
             let mut state = self.state();
             match outcome {
                 Err(fault) => {
@@ -143,6 +199,7 @@ impl Grid {
                     state.resident -= 1;
                     state.slots.push(cta.slot);
                     state.instructions += cta.warps.iter().map(|warp| warp.count).sum::<u64>();
+                    worker.spare = Some(cta);
                 }
                 Ok(()) => state.waiting.push_back(cta),
             }
@@ -153,18 +210,19 @@ impl Grid {
     fn turn(
         &self,
         cta: &mut Cta,
-        view: &mut dyn View,
+        worker: &mut Worker<'_>,
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), Fault> {
-        let mut idle = 0;
-        for _ in 0..CTA_TURNS {
+        let (mut idle, mut ran, mut asked) = (0, 0, 0);
+        while ran < CTA_TURN {
             let count = cta.warps.len();
-            if idle >= count || !go_on() {
+            if idle >= count {
                 return Ok(());
             }
             let index = cta.turn % count;
             cta.turn = (index + 1) % count;
-            match self.warp(cta, index, view)? {
+            let (turn, instructions) = self.warp(cta, index, worker)?;
+            match turn {
                 Turn::Arrived(arrival) => {
                     cta.arrive(index, arrival);
                     idle = 0;
@@ -176,28 +234,38 @@ impl Grid {
                 }
                 Turn::Blocked => idle += 1,
             }
+            ran += instructions.max(1);
+            if ran - asked >= u64::from(WARP_TURN) {
+                asked = ran;
+                if !go_on() {
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }
 
-    fn warp(&self, cta: &mut Cta, index: usize, view: &mut dyn View) -> Result<Turn, Fault> {
+    /// Gives a warp its turn, and says how many instructions it ran.
+    fn warp(&self, cta: &mut Cta, index: usize, worker: &mut Worker<'_>) -> Result<(Turn, u64), Fault> {
         let slot = cta.slot * u64::from(self.launch.warps()) + index as u64;
         let place = cta.place;
-        let Some(warp) = cta.warps.get_mut(index) else { return Ok(Turn::Ended) };
+        let Some(warp) = cta.warps.get_mut(index) else { return Ok((Turn::Ended, 0)) };
+        let before = warp.count;
         let mut context = Context {
             launch: &self.launch,
             program: &self.program,
-            view,
+            view: &mut *worker.view,
             shared: &mut cta.shared,
             place,
             slot,
         };
-        run(warp, &mut context, WARP_TURN).map_err(|cause| Fault {
+        let turn = self.twin.run(warp, &mut context, &mut worker.code, WARP_TURN).map_err(|cause| Fault {
             cause,
             pc: warp.group.pc,
             cta: place,
             warp: warp.index,
             lanes: warp.group.mask,
-        })
+        })?;
+        Ok((turn, warp.count - before))
     }
 }

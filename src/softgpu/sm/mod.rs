@@ -16,12 +16,14 @@ pub mod numerics;
 mod op;
 mod program;
 mod row;
+mod twin;
 mod warp;
 
 pub use fault::{Access, Cause, Exception, Fault, MemoryFault};
 pub use grid::{Grid, Progress};
 pub use launch::{Constants, Launch, LaunchError, LocalMemory};
 pub use memory::{Memory, View, Width};
+pub use twin::Twin;
 
 #[cfg(test)]
 mod tests;

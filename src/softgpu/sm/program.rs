@@ -26,6 +26,23 @@ pub(crate) struct Page {
     pub pool: Vec<Row>,
 }
 
+/// The page of code that a worker ran last.
+#[derive(Debug, Default)]
+pub(crate) struct Code(Option<(u64, Arc<Page>)>);
+
+impl Code {
+    /// The page at an address, which is a multiple of a page's size.
+    #[inline]
+    pub fn page(&mut self, address: u64, program: &Program, view: &mut dyn View) -> Result<&Page, Cause> {
+        let last = self.0.take().filter(|(at, _)| *at == address);
+        let page = match last {
+            Some((_, page)) => page,
+            None => program.page(address, view)?,
+        };
+        Ok(&self.0.insert((address, page)).1)
+    }
+}
+
 /// The code that a launch has reached. It stays as it was first read.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -44,8 +61,7 @@ impl Program {
         &self.constants
     }
 
-    /// The page at an address, which is a multiple of a page's size.
-    pub fn page(&self, address: u64, view: &mut dyn View) -> Result<Arc<Page>, Cause> {
+    fn page(&self, address: u64, view: &mut dyn View) -> Result<Arc<Page>, Cause> {
         let pages = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(page) = pages().get(&address) {
             return Ok(Arc::clone(page));

@@ -4,7 +4,7 @@ use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend, mask};
 
 /// Lanes that run together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     pub pc: u64,
     pub mask: u32,
@@ -32,9 +32,11 @@ pub(crate) struct Reduction {
 const BARRIERS: usize = 16;
 
 /// A warp.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Warp {
-    rows: Box<[Row]>,
+    rows: Vec<Row>,
+    /// Uniform rows that were written, a bit each.
+    uniform: u64,
     predicates: [u32; 16],
     /// The group that runs; no lanes if none can.
     pub group: Group,
@@ -52,23 +54,42 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
-    pub fn new(registers: u16, entry: u64, threads: u32, index: u32) -> Self {
+    /// Makes it a warp of which nothing has run. Nothing of what it was stays.
+    pub fn start(&mut self, registers: u16, entry: u64, threads: u32, index: u32) {
         let lanes = mask(|lane| u64::from(index) * 32 + (lane as u64) < u64::from(threads));
         let mut predicates = [0; 16];
         predicates[usize::from(TRUE)] = ALL;
         predicates[usize::from(TRUE) + 8] = ALL;
-        Self {
-            rows: vec![ZERO; usize::from(UNIFORM_ROWS + registers)].into(),
+        let mut rows = std::mem::take(&mut self.rows);
+        // Most programs use few uniform registers: those of others need no zeroing.
+        let mut written = self.uniform;
+        while written != 0 {
+            if let Some(row) = rows.get_mut(written.trailing_zeros() as usize) {
+                *row = ZERO;
+            }
+            written &= written - 1;
+        }
+        rows.truncate(usize::from(UNIFORM_ROWS + registers));
+        if let Some(registers) = rows.get_mut(usize::from(UNIFORM_ROWS)..) {
+            registers.fill(ZERO);
+        }
+        rows.resize(usize::from(UNIFORM_ROWS + registers), ZERO);
+        let (mut ready, mut parked) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.parked));
+        ready.clear();
+        parked.clear();
+        *self = Self {
+            rows,
+            uniform: 0,
             predicates,
             group: Group { pc: entry, mask: lanes },
-            ready: Vec::new(),
-            parked: Vec::new(),
+            ready,
+            parked,
             barriers: [0; BARRIERS],
             live: lanes,
             count: 0,
             index,
             reduction: Reduction::default(),
-        }
+        };
     }
 
     /// A row of the warp, or of a page's pool. One that is not there reads as zero.
@@ -90,8 +111,11 @@ impl Warp {
     /// Writes lanes of a row. The zero row keeps nothing; false if there is no such row.
     #[inline(always)]
     pub fn put(&mut self, row: u16, value: &Row, mask: u32) -> bool {
-        if row == ZERO_ROW {
-            return true;
+        if row < UNIFORM_ROWS {
+            if row == ZERO_ROW {
+                return true;
+            }
+            self.uniform |= 1 << row;
         }
         let Some(to) = self.rows.get_mut(usize::from(row)) else { return false };
         blend(to, value, mask);

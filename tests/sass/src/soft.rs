@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use gpuvmk_sm::{
-    Access, Constants, Fault, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, View, Width,
+    Access, Constants, Fault, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Twin, View, Width,
 };
 
 use crate::program::{BLOCK, IN_WORDS, OUT_WORDS, Program, REGISTERS, constants, inputs};
@@ -95,6 +95,14 @@ impl View for PiecesView<'_> {
 /// # Errors
 /// See [`NoOutputs`].
 pub fn outputs(program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
+    outputs_by(Twin::of_host(), program, threads)
+}
+
+/// The same, executed by a twin.
+///
+/// # Errors
+/// See [`NoOutputs`].
+pub fn outputs_by(twin: Twin, program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
     let count = usize::try_from(threads).unwrap_or(0);
     let words = |bytes: Vec<u8>| -> Vec<u32> {
         bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
@@ -107,7 +115,7 @@ pub fn outputs(program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
     debug_assert_eq!(pieces.inputs.len(), count * IN_WORDS);
     let mut banks = Constants::default();
     banks.set(0, words(constants(program.seed, IN, OUT)));
-    let grid = Grid::new(Launch {
+    let launch = Launch {
         arch: program.arch,
         entry: CODE,
         registers: REGISTERS,
@@ -118,8 +126,8 @@ pub fn outputs(program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
         shared_window: 0x7294_0000_0000,
         local_window: 0x7293_0000_0000,
         local: LocalMemory::default(),
-    })?;
-    match grid.run(&pieces, 1, &|| true) {
+    };
+    match Grid::with(launch, twin)?.run(&pieces, 1, &|| true) {
         Progress::Done => Ok(pieces.outputs.into_inner().unwrap_or_else(PoisonError::into_inner)),
         Progress::Paused => Err(NoOutputs::Paused),
         Progress::Faulted(fault) => Err(fault.into()),
@@ -155,6 +163,21 @@ mod tests {
             let program = Program::new(&source, Arch::Sm90, seed, 100);
             let stored = outputs(&program, THREADS).unwrap();
             assert_eq!(outputs(&program, THREADS).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn twins_store_the_same() {
+        let host = Twin::of_host();
+        if host == Twin::PLAIN {
+            eprintln!("This processor has the twin for every processor only: nothing was compared.");
+            return;
+        }
+        let source = Source::new(Arch::Sm90);
+        for seed in 100..140 {
+            let program = Program::new(&source, Arch::Sm90, seed, 100);
+            let [one, other] = [Twin::PLAIN, host].map(|twin| outputs_by(twin, &program, THREADS));
+            assert_eq!(one, other, "seed {seed}");
         }
     }
 }

@@ -21,8 +21,13 @@ pub(super) struct Measured {
 /// # Errors
 /// It does not come to an end, or does not judge itself.
 pub(super) fn measure(name: &str) -> Result<Measured> {
+    measure_of("gpuvmk", name)
+}
+
+/// The same of a package.
+fn measure_of(package: &str, name: &str) -> Result<Measured> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["bench", "--quiet", "--package", "gpuvmk", "--bench", name, "--", "--json"]);
+    command.args(["bench", "--quiet", "--package", package, "--bench", name, "--", "--json"]);
     let output = command.stderr(Stdio::inherit()).output().context("Cannot run cargo")?;
     let text = String::from_utf8(output.stdout).context("The benchmark prints no text")?;
     let (text, last) = text.trim_end().rsplit_once('\n').context("The benchmark prints nothing")?;
@@ -34,7 +39,12 @@ pub(super) fn measure(name: &str) -> Result<Measured> {
 
 /// Whether all figures of a benchmark are within their limits; its JSON comes last, if that is wanted.
 pub(super) fn run(name: &str, json: bool) -> Result<bool> {
-    let Measured { text, figures, ok } = measure(name)?;
+    run_of("gpuvmk", name, json)
+}
+
+/// The same of a package.
+pub(super) fn run_of(package: &str, name: &str, json: bool) -> Result<bool> {
+    let Measured { text, figures, ok } = measure_of(package, name)?;
     println!("{text}");
     if json {
         println!("{figures}");

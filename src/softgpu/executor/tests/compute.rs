@@ -1,7 +1,5 @@
 //! Compute grids: machine code of our own kernels, launched as drivers do.
 
-mod hostile;
-
 use super::rig::*;
 use crate::Shaders;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};

@@ -20,6 +20,12 @@ fn signed(warp: &Warp, pool: &[Row], source: Source, complement: bool) -> Row {
     }
 }
 
+/// All ones if a source's sign is changed.
+#[inline(always)]
+const fn complement(source: Source) -> u32 {
+    if source.negate { u32::MAX } else { 0 }
+}
+
 /// Each lane's bit of a condition.
 #[inline(always)]
 fn bit(mask: u32, lane: usize) -> u32 {
@@ -58,8 +64,14 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 fn sum(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     let extended = matches!(op.detail, Detail::Integer { extended: true, .. });
     if op.to == [crate::op::TRUE; 2] && !extended {
-        let [a, b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, false));
-        let result = each(|lane| a[lane].wrapping_add(b[lane]).wrapping_add(c[lane]));
+        let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
+        let (of_a, of_b, of_c) = (complement(op.a), complement(op.b), complement(op.c));
+        // The sign is changed by the complement and one more.
+        let one = 0_u32.wrapping_sub(of_a).wrapping_sub(of_b).wrapping_sub(of_c);
+        let result = each(|lane| {
+            let sum = (a[lane] ^ of_a).wrapping_add(b[lane] ^ of_b).wrapping_add(c[lane] ^ of_c);
+            sum.wrapping_add(one)
+        });
         return put(warp, op.d, &result, mask);
     }
     // A negated operand is its complement and a carry of one, but where another sum's carry comes in.
@@ -113,7 +125,7 @@ pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Don
         return Ok(());
     }
     if !op.b.negate && !op.c.negate && !extended {
-        let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+        let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
         let result = each(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]));
         return put(warp, op.d, &result, mask);
     }
@@ -150,7 +162,7 @@ pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> D
             warp.put_predicate(op.to[1], combine(!result, with, how), mask);
         }
         Detail::Table(first, second, _) => {
-            let masks = op.from.map(|from| warp.lanes(from));
+            let masks = [warp.lanes(op.from[0]), warp.lanes(op.from[1]), warp.lanes(op.from[2])];
             warp.put_predicate(op.to[0], table(first, masks), mask);
             warp.put_predicate(op.to[1], table(second, masks), mask);
         }
@@ -162,12 +174,12 @@ pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> D
 /// Shifts, logic and counts.
 #[inline(always)]
 pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+    let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
     let result = match (op.opcode, op.detail) {
         (_, Detail::Lea { shift, high, extended, signed }) => {
             return lea(warp, op, pool, mask, (shift.into(), high, extended, signed));
         }
-        (_, Detail::Shift(how)) => each(|lane| words::funnel(a[lane], b[lane], c[lane], how)),
+        (_, Detail::Shift(how)) => shift(a, b, c, how),
         (O::Lop3 | O::Ulop3, Detail::Table(table, _, all)) => {
             let result = logic(a, b, c, table);
             if op.to[0] != crate::op::TRUE {
@@ -202,6 +214,24 @@ pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
         _ => return Ok(()),
     };
     put(warp, op.d, &result, mask)
+}
+
+/// SHF. A half that nothing of the other one is shifted into is shifted alone.
+#[inline(always)]
+fn shift(lower: &Row, count: &Row, upper: &Row, how: words::Funnel) -> Row {
+    let counted = match (how.wrap, how.wide) {
+        (false, _) => u32::MAX,
+        (true, false) => 31,
+        (true, true) => 63,
+    };
+    match (how.right, how.high, how.signed) {
+        (false, false, _) => each(|lane| lower[lane].checked_shl(count[lane] & counted).unwrap_or(0)),
+        (true, true, false) => each(|lane| upper[lane].checked_shr(count[lane] & counted).unwrap_or(0)),
+        (true, true, true) => {
+            each(|lane| (upper[lane].cast_signed() >> (count[lane] & counted).min(31)).cast_unsigned())
+        }
+        _ => each(|lane| words::funnel(lower[lane], count[lane], upper[lane], how)),
+    }
 }
 
 /// LOP3, with its commonest tables as they are.
@@ -282,4 +312,31 @@ pub(super) fn packed_predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u3
         warp.put_predicate(index, value, mask & chosen);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_that_are_shifted_alone_are_those_of_the_pair() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for flags in 0..32 {
+            let flag = |bit: u32| flags >> bit & 1 == 1;
+            let how = words::Funnel {
+                right: flag(0),
+                high: flag(1),
+                wide: flag(2),
+                signed: flag(3),
+                wrap: flag(4),
+            };
+            for _ in 0..50 {
+                let [lower, upper] = [(); 2].map(|()| each(|_| random.u32(..)));
+                let count = each(|_| [random.u32(0..70), random.u32(..), 31, 32, 33, 64][random.usize(0..6)]);
+                let found = shift(&lower, &count, &upper, how);
+                let expected = each(|lane| words::funnel(lower[lane], count[lane], upper[lane], how));
+                assert_eq!(found, expected, "{how:?} {count:?}");
+            }
+        }
+    }
 }

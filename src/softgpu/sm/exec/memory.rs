@@ -1,164 +1,227 @@
-//! Loads and stores.
+//! Loads and stores of words. Lanes whose words follow each other are served together.
+
+mod address;
+mod constant;
+mod small;
+
+pub(super) use address::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
+pub(super) use constant::constant;
+
+use address::{Reached, is_run, local, reached, short};
 
 use super::context::{Context, Done, put};
-use crate::fault::{Cause, Exception};
+use crate::fault::Cause;
 use crate::op::{Detail, Op, POOL, Place, Space, Unit, ZERO_ROW};
-use crate::row::{ALL, LANES, Lanes, Row, ZERO, pair};
+use crate::row::{ALL, LANES, Lanes, Row, ZERO};
 use crate::warp::Warp;
 
-/// Words of a lane that an access moves at most.
-const WORDS: usize = 4;
+/// Lanes of shared memory's accesses that are looked at together: those of a vector of 256 bits.
+const CHUNK: usize = 8;
 
-/// Bytes of a window of the generic address space.
-const WINDOW: u64 = 1 << 24;
-
-pub(super) const OUT_OF_RANGE: Cause = Cause::Exception(Exception::AddressOutOfRange);
-pub(super) const MISALIGNED: Cause = Cause::Exception(Exception::MisalignedAddress);
-
-/// Addresses of all lanes.
-#[inline(always)]
-pub(super) fn addresses(warp: &Warp, op: &Op, place: Place, pool: &[Row]) -> [u64; LANES] {
-    let [a, high] = warp.rows(pool, op.a);
-    let uniform = warp.row(pool, place.uniform);
-    let offset = i64::from(place.offset).cast_unsigned();
-    let mut found = [0; LANES];
-    if matches!(place.space, Space::Shared | Space::Local) {
-        let offset = place.offset.cast_unsigned();
-        for lane in 0..LANES {
-            let base = a[lane] << (place.scale % 32);
-            found[lane] = base.wrapping_add(uniform[lane]).wrapping_add(offset).into();
-        }
-        return found;
-    }
-    let above = warp.row(pool, crate::lower::following(place.uniform));
-    for lane in 0..LANES {
-        let base = if place.wide { pair(a[lane], high[lane]) } else { a[lane].into() };
-        found[lane] = base.wrapping_add(pair(uniform[lane], above[lane])).wrapping_add(offset);
-    }
-    found
-}
-
-/// Where a lane's address is: windows of generic addresses are resolved.
-#[inline(always)]
-pub(super) fn resolve(context: &Context<'_>, space: Space, address: u64) -> (Space, u64) {
-    if space != Space::Generic {
-        return (space, address);
-    }
-    let shared = address.wrapping_sub(context.launch.shared_window);
-    let local = address.wrapping_sub(context.launch.local_window);
-    if shared < WINDOW {
-        (Space::Shared, shared)
-    } else if local < WINDOW {
-        (Space::Local, local)
-    } else {
-        (Space::Global, address)
-    }
-}
-
-/// Global address of a byte of a lane's local memory: words of a warp's lanes lie beside each other.
-fn local(context: &Context<'_>, lane: usize, address: u64) -> Result<u64, Cause> {
-    let memory = context.launch.local;
-    let high_start = WINDOW - u64::from(memory.high);
-    let offset = if address < memory.low.into() {
-        address
-    } else if (high_start..WINDOW).contains(&address) {
-        u64::from(memory.low).next_multiple_of(4) + (address - high_start)
-    } else {
-        return Err(OUT_OF_RANGE);
-    };
-    let warp = context.slot * memory.of_lane() * LANES as u64;
-    let place = warp + (offset / 4 * LANES as u64 + lane as u64) * 4 + offset % 4;
-    Ok(memory.base.wrapping_add(place))
-}
-
-/// Whether all lanes' accesses of `size` bytes follow each other.
-#[inline(always)]
-fn is_run(addresses: &[u64; LANES], size: u64) -> bool {
-    let mut different = 0;
-    for (lane, address) in addresses.iter().enumerate() {
-        different |= address ^ addresses[0].wrapping_add(lane as u64 * size);
-    }
-    different == 0
-}
+/// All of them.
+const WHOLE: u32 = (1 << CHUNK) - 1;
 
 #[inline(always)]
 pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
     let Detail::Move(place, unit) = op.detail else { return Ok(()) };
-    let addresses = addresses(warp, op, place, pool);
-    let mut rows = [ZERO; WORDS];
-    let count = match unit {
-        Unit::Words(count) => usize::from(count).min(WORDS),
+    match unit {
+        Unit::Words(1) => load_words::<1>(warp, context, (op, place), pool, mask),
+        Unit::Words(2) => load_words::<2>(warp, context, (op, place), pool, mask),
+        Unit::Words(_) => load_words::<4>(warp, context, (op, place), pool, mask),
         Unit::Small(bytes, signed) => {
-            load_small(context, place.space, &addresses, mask, (bytes, signed), &mut rows[0])?;
-            1
+            let addresses = addresses(warp, op, place, pool);
+            let row = small::load(context, place.space, &addresses, mask, (bytes, signed))?;
+            put(warp, op.d, &row, mask)
         }
-    };
-    if matches!(unit, Unit::Words(_)) {
-        let size = count as u64 * 4;
-        if place.space == Space::Global
-            && mask == ALL
-            && addresses[0].is_multiple_of(size)
-            && is_run(&addresses, size)
-        {
-            let mut words = [0; WORDS * LANES];
-            let words = &mut words[..count * LANES];
-            context.view.load(addresses[0], words)?;
-            for (lane, words) in words.chunks_exact(count).enumerate() {
-                for (row, word) in rows.iter_mut().zip(words) {
-                    row[lane] = *word;
+    }
+}
+
+#[inline(always)]
+pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Move(place, unit) = op.detail else { return Ok(()) };
+    match unit {
+        Unit::Words(1) => store_words::<1>(warp, context, (op, place), pool, mask),
+        Unit::Words(2) => store_words::<2>(warp, context, (op, place), pool, mask),
+        Unit::Words(_) => store_words::<4>(warp, context, (op, place), pool, mask),
+        Unit::Small(bytes, _) => {
+            let addresses = addresses(warp, op, place, pool);
+            small::store(context, place.space, &addresses, mask, warp.row(pool, op.b.row), bytes)
+        }
+    }
+}
+
+/// Bytes of a lane.
+#[allow(clippy::cast_possible_truncation, reason = "1, 2 or 4 words")]
+const fn bytes<const COUNT: usize>() -> u32 {
+    COUNT as u32 * 4
+}
+
+#[inline(always)]
+fn load_words<const COUNT: usize>(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    (op, place): (&Op, Place),
+    pool: &[Row],
+    mask: u32,
+) -> Done {
+    let mut rows = [ZERO; COUNT];
+    if place.space == Space::Shared {
+        load_shared(&context.shared.words, &short(warp, op, place, pool), mask, &mut rows)?;
+    } else {
+        let addresses = addresses(warp, op, place, pool);
+        match reached(context, place.space, &addresses) {
+            Reached::Global => load_global(context, &addresses, mask, &mut rows)?,
+            Reached::Shared(at) => load_shared(&context.shared.words, &at, mask, &mut rows)?,
+            Reached::Local(at) if mask == ALL && at.is_multiple_of(bytes::<COUNT>().into()) => {
+                for (more, row) in (0..).step_by(4).zip(&mut rows) {
+                    let first = local(context, 0, at + more)?;
+                    context.view.load(first, row)?;
                 }
             }
-        } else if place.space == Space::Shared {
-            load_shared(context, &addresses, mask, count, &mut rows)?;
-        } else {
-            for lane in Lanes(mask) {
-                let mut words = [0; WORDS];
-                load_lane(context, place.space, lane, addresses[lane], &mut words[..count])?;
-                for (row, word) in rows.iter_mut().zip(words) {
-                    row[lane] = word;
+            _ => {
+                for lane in Lanes(mask) {
+                    let mut words = [0; COUNT];
+                    load_lane(context, place.space, lane, addresses[lane], &mut words)?;
+                    for (row, word) in rows.iter_mut().zip(words) {
+                        row[lane] = word;
+                    }
                 }
             }
         }
     }
     let mut row = op.d;
-    for value in &rows[..count] {
+    for value in &rows {
         put(warp, row, value, mask)?;
         row = crate::lower::following(row);
     }
     Ok(())
 }
 
+/// Loads runs of lanes: each run is one access.
 #[inline(always)]
-fn load_shared(
-    context: &Context<'_>,
+fn load_global<const COUNT: usize>(
+    context: &mut Context<'_>,
     addresses: &[u64; LANES],
     mask: u32,
-    count: usize,
-    rows: &mut [Row; WORDS],
+    rows: &mut [Row; COUNT],
 ) -> Done {
-    let words = &context.shared.words[..];
-    for lane in Lanes(mask) {
-        let address = addresses[lane];
-        if !address.is_multiple_of(count as u64 * 4) {
-            return Err(MISALIGNED);
+    let size = u64::from(bytes::<COUNT>());
+    if COUNT == 1 && mask == ALL && addresses[0].is_multiple_of(size) && is_run(addresses, size) {
+        context.view.load(addresses[0], &mut rows[0])?;
+        return Ok(());
+    }
+    let mut left = mask;
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let run = run(addresses, left, size)?;
+        let mut words = [[0; COUNT]; LANES];
+        context.view.load(addresses[first], words[..run].as_flattened_mut())?;
+        for (lane, words) in words[..run].iter().enumerate() {
+            for (row, word) in rows.iter_mut().zip(words) {
+                row[(first + lane) % LANES] = *word;
+            }
         }
-        let first = usize::try_from(address / 4).unwrap_or(usize::MAX);
-        let found = words.get(first..).and_then(|words| words.get(..count)).ok_or(OUT_OF_RANGE)?;
-        for (row, word) in rows.iter_mut().zip(found) {
-            row[lane] = *word;
+        left &= !lanes_of_run(first, run);
+    }
+    Ok(())
+}
+
+/// How many lanes from the lowest one of `left` on access words that follow each other: one at least.
+///
+/// # Errors
+/// The first one's address is not aligned. The others' then are, too.
+#[inline(always)]
+fn run(addresses: &[u64; LANES], left: u32, size: u64) -> Result<usize, Cause> {
+    let first = left.trailing_zeros() as usize;
+    let mut next = addresses[first % LANES];
+    if !next.is_multiple_of(size) {
+        return Err(MISALIGNED);
+    }
+    let mut count = 0;
+    while first + count < LANES && left >> (first + count) & 1 == 1 && addresses[first + count] == next {
+        count += 1;
+        next = next.wrapping_add(size);
+    }
+    Ok(count)
+}
+
+/// The mask of `count` lanes.
+#[inline(always)]
+const fn lanes_of_run(first: usize, count: usize) -> u32 {
+    let ones = if count >= LANES { ALL } else { (1 << count) - 1 };
+    ones << (first % LANES)
+}
+
+#[inline(always)]
+fn load_shared<const COUNT: usize>(
+    words: &[u32],
+    addresses: &Row,
+    mask: u32,
+    rows: &mut [Row; COUNT],
+) -> Done {
+    for (first, at) in (0..).step_by(CHUNK).zip(addresses.as_chunks::<CHUNK>().0) {
+        let lanes = mask >> first & WHOLE;
+        if lanes == WHOLE {
+            let (same, run) = pattern::<COUNT>(at);
+            if same {
+                let found = shared_words::<COUNT>(words, at[0])?;
+                for (row, word) in rows.iter_mut().zip(found) {
+                    row[first..first + CHUNK].fill(*word);
+                }
+                continue;
+            }
+            if run && let Some(found) = chunk_of_shared(words, at[0], COUNT) {
+                for (row, index) in rows.iter_mut().zip(0..) {
+                    for lane in 0..CHUNK {
+                        row[first + lane] = found[lane * COUNT + index];
+                    }
+                }
+                continue;
+            }
+        }
+        for lane in Lanes(lanes) {
+            let found = shared_words::<COUNT>(words, at[lane % CHUNK])?;
+            for (row, word) in rows.iter_mut().zip(found) {
+                row[first + lane] = *word;
+            }
         }
     }
     Ok(())
 }
 
+/// Whether lanes have the same address, and whether their words follow each other.
+#[inline(always)]
+fn pattern<const COUNT: usize>(at: &[u32; CHUNK]) -> (bool, bool) {
+    let (mut other, mut apart, mut next) = (0, 0, at[0]);
+    for address in at {
+        other |= address ^ at[0];
+        apart |= address ^ next;
+        next = next.wrapping_add(bytes::<COUNT>());
+    }
+    (other == 0, apart == 0)
+}
+
+/// Words of a lane in shared memory.
+#[inline(always)]
+fn shared_words<const COUNT: usize>(words: &[u32], address: u32) -> Result<&[u32; COUNT], Cause> {
+    if !address.is_multiple_of(bytes::<COUNT>()) {
+        return Err(MISALIGNED);
+    }
+    let found = words.get((address / 4) as usize..).and_then(|words| words.first_chunk());
+    found.ok_or(OUT_OF_RANGE)
+}
+
+/// The words of lanes that follow each other, if all of them are there.
+#[inline(always)]
+fn chunk_of_shared(words: &[u32], address: u32, count: usize) -> Option<&[u32]> {
+    if !(address as usize).is_multiple_of(4 * count) {
+        return None;
+    }
+    words.get((address / 4) as usize..)?.get(..CHUNK * count)
+}
+
 /// Loads words of one lane.
-pub(super) fn load_lane(
-    context: &mut Context<'_>,
-    space: Space,
-    lane: usize,
-    address: u64,
-    words: &mut [u32],
-) -> Done {
+fn load_lane(context: &mut Context<'_>, space: Space, lane: usize, address: u64, words: &mut [u32]) -> Done {
     if !address.is_multiple_of(words.len() as u64 * 4) {
         return Err(MISALIGNED);
     }
@@ -179,84 +242,106 @@ pub(super) fn load_lane(
     Ok(())
 }
 
-fn load_small(
+#[inline(always)]
+fn store_words<const COUNT: usize>(
+    warp: &mut Warp,
     context: &mut Context<'_>,
-    space: Space,
+    (op, place): (&Op, Place),
+    pool: &[Row],
+    mask: u32,
+) -> Done {
+    let mut rows = [&ZERO; COUNT];
+    let mut row = op.b.row;
+    for value in &mut rows {
+        *value = warp.row(pool, row);
+        // An immediate or constant is one word.
+        row = if row < POOL { crate::lower::following(row) } else { ZERO_ROW };
+    }
+    if place.space == Space::Shared {
+        return store_shared(&mut context.shared.words, &short(warp, op, place, pool), mask, rows);
+    }
+    let addresses = addresses(warp, op, place, pool);
+    match reached(context, place.space, &addresses) {
+        Reached::Global => store_global(context, &addresses, mask, rows)?,
+        Reached::Shared(at) => store_shared(&mut context.shared.words, &at, mask, rows)?,
+        Reached::Local(at) if mask == ALL && at.is_multiple_of(bytes::<COUNT>().into()) => {
+            for (more, row) in (0..).step_by(4).zip(rows) {
+                let first = local(context, 0, at + more)?;
+                context.view.store(first, row)?;
+            }
+        }
+        _ => {
+            for lane in Lanes(mask) {
+                let mut words = [0; COUNT];
+                for (word, row) in words.iter_mut().zip(rows) {
+                    *word = row[lane];
+                }
+                store_lane(context, place.space, lane, addresses[lane], &words)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores runs of lanes: each run is one access.
+#[inline(always)]
+fn store_global<const COUNT: usize>(
+    context: &mut Context<'_>,
     addresses: &[u64; LANES],
     mask: u32,
-    (bytes, signed): (u8, bool),
-    row: &mut Row,
+    rows: [&Row; COUNT],
 ) -> Done {
-    for lane in Lanes(mask) {
-        if !addresses[lane].is_multiple_of(u64::from(bytes)) {
-            return Err(MISALIGNED);
+    let size = u64::from(bytes::<COUNT>());
+    if COUNT == 1 && mask == ALL && addresses[0].is_multiple_of(size) && is_run(addresses, size) {
+        context.view.store(addresses[0], rows[0])?;
+        return Ok(());
+    }
+    let mut left = mask;
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let run = run(addresses, left, size)?;
+        let mut words = [[0; COUNT]; LANES];
+        for (lane, words) in words[..run].iter_mut().enumerate() {
+            for (word, row) in words.iter_mut().zip(rows) {
+                *word = row[(first + lane) % LANES];
+            }
         }
-        let mut word = 0;
-        for byte in 0..bytes {
-            let (space, address) = resolve(context, space, addresses[lane].wrapping_add(byte.into()));
-            let found = match space {
-                Space::Shared => {
-                    let words = &context.shared.words;
-                    let at = usize::try_from(address / 4).unwrap_or(usize::MAX);
-                    let word = words.get(at).ok_or(OUT_OF_RANGE)?;
-                    word.to_le_bytes()[usize::try_from(address % 4).unwrap_or(0)]
-                }
-                Space::Local => {
-                    let at = local(context, lane, address)?;
-                    context.view.load_byte(at)?
-                }
-                _ => context.view.load_byte(address)?,
-            };
-            word |= u32::from(found) << (8 * byte);
-        }
-        row[lane] = crate::numerics::integer::extend(word, 8 * u32::from(bytes), signed, false);
+        context.view.store(addresses[first], words[..run].as_flattened())?;
+        left &= !lanes_of_run(first, run);
     }
     Ok(())
 }
 
 #[inline(always)]
-pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let Detail::Move(place, unit) = op.detail else { return Ok(()) };
-    let addresses = addresses(warp, op, place, pool);
-    let Unit::Words(count) = unit else {
-        return store_small(warp, context, op, pool, (place.space, unit, &addresses, mask));
-    };
-    let count = usize::from(count).min(WORDS);
-    let size = count as u64 * 4;
-    let mut row = op.b.row;
-    let rows: [&Row; WORDS] = std::array::from_fn(|_| {
-        let value = warp.row(pool, row);
-        // An immediate or constant is one word.
-        row = if row < POOL { crate::lower::following(row) } else { ZERO_ROW };
-        value
-    });
-    if place.space == Space::Global
-        && mask == ALL
-        && addresses[0].is_multiple_of(size)
-        && is_run(&addresses, size)
-    {
-        if count == 1 {
-            context.view.store(addresses[0], rows[0])?;
-            return Ok(());
+fn store_shared<const COUNT: usize>(
+    words: &mut [u32],
+    addresses: &Row,
+    mask: u32,
+    rows: [&Row; COUNT],
+) -> Done {
+    for (first, at) in (0..).step_by(CHUNK).zip(addresses.as_chunks::<CHUNK>().0) {
+        let lanes = mask >> first & WHOLE;
+        if lanes == WHOLE && pattern::<COUNT>(at).1 && chunk_of_shared(words, at[0], COUNT).is_some() {
+            let from = (at[0] / 4) as usize;
+            for (lane, words) in words[from..].chunks_exact_mut(COUNT).take(CHUNK).enumerate() {
+                for (word, row) in words.iter_mut().zip(rows) {
+                    *word = row[first + lane];
+                }
+            }
+            continue;
         }
-        let mut words = [0; WORDS * LANES];
-        for (lane, words) in words.chunks_exact_mut(count).take(LANES).enumerate() {
-            for (row, word) in rows.iter().zip(words) {
-                *word = row[lane];
+        for lane in Lanes(lanes) {
+            let address = at[lane % CHUNK];
+            shared_words::<COUNT>(words, address)?;
+            for (word, row) in words[(address / 4) as usize..].iter_mut().zip(rows) {
+                *word = row[first + lane];
             }
         }
-        context.view.store(addresses[0], &words[..count * LANES])?;
-        return Ok(());
-    }
-    for lane in Lanes(mask) {
-        let words = rows.map(|row| row[lane]);
-        store_lane(context, place.space, lane, addresses[lane], &words[..count])?;
     }
     Ok(())
 }
 
 /// Stores words of one lane.
-#[inline(always)]
 fn store_lane(context: &mut Context<'_>, space: Space, lane: usize, address: u64, words: &[u32]) -> Done {
     if !address.is_multiple_of(words.len() as u64 * 4) {
         return Err(MISALIGNED);
@@ -278,72 +363,5 @@ fn store_lane(context: &mut Context<'_>, space: Space, lane: usize, address: u64
     Ok(())
 }
 
-fn store_small(
-    warp: &Warp,
-    context: &mut Context<'_>,
-    op: &Op,
-    pool: &[Row],
-    (space, unit, addresses, mask): (Space, Unit, &[u64; LANES], u32),
-) -> Done {
-    let Unit::Small(bytes, _) = unit else { return Ok(()) };
-    let data = warp.row(pool, op.b.row);
-    for lane in Lanes(mask) {
-        if addresses[lane] % u64::from(bytes) != 0 {
-            return Err(MISALIGNED);
-        }
-        for (index, byte) in (0..u64::from(bytes)).zip(data[lane].to_le_bytes()) {
-            match resolve(context, space, addresses[lane].wrapping_add(index)) {
-                (Space::Shared, address) => {
-                    let at = usize::try_from(address / 4).unwrap_or(usize::MAX);
-                    let word = context.shared.words.get_mut(at).ok_or(OUT_OF_RANGE)?;
-                    let mut parts = word.to_le_bytes();
-                    parts[usize::try_from(address % 4).unwrap_or(0)] = byte;
-                    *word = u32::from_le_bytes(parts);
-                }
-                (Space::Local, address) => {
-                    let at = local(context, lane, address)?;
-                    context.view.store_byte(at, byte)?;
-                }
-                (_, address) => context.view.store_byte(address, byte)?,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// LDC and its like.
-#[inline(always)]
-pub(super) fn constant(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let Detail::Constant(bank, offset, unit) = op.detail else { return Ok(()) };
-    let base = warp.row(pool, op.a.row);
-    let offsets: Row = crate::row::each(|lane| base[lane].wrapping_add(offset.cast_unsigned()));
-    let constants = context.program.constants();
-    let same = offsets == [offsets[0]; LANES];
-    let rows = |more: u32| -> Row {
-        if same {
-            return [constants.word(bank, offsets[0].wrapping_add(more)); LANES];
-        }
-        crate::row::each(|lane| constants.word(bank, offsets[lane].wrapping_add(more)))
-    };
-    match unit {
-        Unit::Small(bytes, signed) => {
-            let words = rows(0);
-            let value = crate::row::each(|lane| {
-                let word = words[lane] >> (8 * (offsets[lane] % 4));
-                crate::numerics::integer::extend(word, 8 * u32::from(bytes), signed, false)
-            });
-            put(warp, op.d, &value, mask)
-        }
-        Unit::Words(count) => {
-            if Lanes(mask).any(|lane| !offsets[lane].is_multiple_of(4)) {
-                return Err(MISALIGNED);
-            }
-            let mut row = op.d;
-            for index in 0..u32::from(count) {
-                put(warp, row, &rows(4 * index), mask)?;
-                row = crate::lower::following(row);
-            }
-            Ok(())
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

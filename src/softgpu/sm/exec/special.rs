@@ -29,11 +29,30 @@ mod number {
     pub const ZERO: u8 = 0xff;
 }
 
-/// Place of a lane's thread in its CTA.
-fn thread(warp: &Warp, block: [u32; 3], lane: usize) -> [u32; 3] {
-    let index = warp.index * 32 + u32::try_from(lane).unwrap_or(0);
-    let [x, y, _] = block.map(|size| size.max(1));
-    [index % x, index / x % y, index / x / y]
+/// Places of lanes' threads in their CTA, by width, height and depth.
+fn threads(warp: &Warp, block: [u32; 3]) -> [Row; 3] {
+    let first = warp.index * 32;
+    let [width, height, _] = block.map(|size| size.max(1));
+    let [mut x, mut y, mut z] = [first % width, first / width % height, first / width / height];
+    if width - x >= 32 {
+        // All in one line.
+        let x = each(|lane| x + u32::try_from(lane).unwrap_or(0));
+        return [x, [y; LANES], [z; LANES]];
+    }
+    let mut places = [[0; LANES]; 3];
+    for lane in 0..LANES {
+        for (row, place) in places.iter_mut().zip([x, y, z]) {
+            row[lane] = place;
+        }
+        x += 1;
+        if x == width {
+            (x, y) = (0, y + 1);
+        }
+        if y == height {
+            (y, z) = (0, z + 1);
+        }
+    }
+    places
 }
 
 pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32) -> Done {
@@ -48,14 +67,11 @@ pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32
     let same = |word: u32| -> Row { [word; LANES] };
     let result = match register {
         number::LANE => each(|lane| u32::try_from(lane).unwrap_or(0)),
-        number::THREAD => each(|lane| {
-            let [x, y, z] = thread(warp, block, lane);
-            x | y << 16 | z << 26
-        }),
-        number::THREAD_X..=number::THREAD_Z => {
-            let axis = usize::from(register - number::THREAD_X);
-            each(|lane| thread(warp, block, lane)[axis])
+        number::THREAD => {
+            let [x, y, z] = threads(warp, block);
+            each(|lane| x[lane] | y[lane] << 16 | z[lane] << 26)
         }
+        number::THREAD_X..=number::THREAD_Z => threads(warp, block)[usize::from(register - number::THREAD_X)],
         number::CTA_X..=number::CTA_Z => same(context.place[usize::from(register - number::CTA_X)]),
         number::EQUAL => of_lane(|bit| bit),
         number::LESS => of_lane(|bit| bit - 1),

@@ -5,10 +5,10 @@ use gpuvmk_isa::Arch;
 use super::ram::Ram;
 use crate::{Access, Cause, Constants, Grid, Launch, LocalMemory, Progress};
 
-const CODE: u64 = 0x7e00_0000_0000;
-const A: u64 = 0x7f00_0000_0000;
-const B: u64 = 0x7f00_1000_0000;
-const C: u64 = 0x7f00_2000_0000;
+pub const CODE: u64 = 0x7e00_0000_0000;
+pub const A: u64 = 0x7f00_0000_0000;
+pub const B: u64 = 0x7f00_1000_0000;
+pub const C: u64 = 0x7f00_2000_0000;
 
 /// Offset of parameters in constant bank 0 of SM90.
 const PARAMETERS: usize = 0x210 / 4;
@@ -19,7 +19,7 @@ macro_rules! kernel {
     };
 }
 
-fn constants(grid: [u32; 3], block: [u32; 3], pointers: &[u64], words: &[u32]) -> Constants {
+pub fn constants(grid: [u32; 3], block: [u32; 3], pointers: &[u64], words: &[u32]) -> Constants {
     let mut bank = vec![0; 0x400 / 4];
     bank[..3].copy_from_slice(&block);
     bank[3..6].copy_from_slice(&grid);
@@ -33,7 +33,7 @@ fn constants(grid: [u32; 3], block: [u32; 3], pointers: &[u64], words: &[u32]) -
     constants
 }
 
-fn launch(grid: [u32; 3], block: [u32; 3], registers: u16, shared: u32, constants: Constants) -> Launch {
+pub fn launch(grid: [u32; 3], block: [u32; 3], registers: u16, shared: u32, constants: Constants) -> Launch {
     Launch {
         arch: Arch::Sm90,
         entry: CODE,
@@ -53,7 +53,7 @@ fn run(ram: &Ram, launch: Launch, workers: usize) -> Progress {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "values of a test")]
-fn values(count: u32, of: impl Fn(f32) -> f32) -> Vec<u32> {
+pub fn values(count: u32, of: impl Fn(f32) -> f32) -> Vec<u32> {
     (0..count).map(|index| of(index as f32).to_bits()).collect()
 }
 

@@ -1,4 +1,5 @@
 //! Kernels of our own, run on memory of the test.
 
 mod kernels;
-mod ram;
+pub mod ram;
+mod repeat;
