@@ -10,6 +10,7 @@
 pub mod aggregator;
 pub mod aggregator_rings;
 pub mod aggregator_wire;
+mod bench;
 pub mod config;
 pub mod fifo;
 pub mod gsp;
@@ -17,10 +18,12 @@ pub mod gsp;
 mod gsp_queues;
 mod host;
 mod input;
+pub mod launches;
 mod log_sink;
 pub mod mmio;
 pub mod page_tables;
 pub mod pushbuffer;
+pub mod shaders;
 pub mod trace;
 pub mod vfio_user;
 
@@ -35,11 +38,14 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("config", config::run),
     ("fifo", fifo::run),
     ("gsp", gsp::run),
+    ("launches", launches::run),
     ("mmio_falcons", mmio::falcons::run),
     ("mmio_gf100", mmio::gf100::run),
     ("mmio_gh100", mmio::gh100::run),
     ("page_tables", page_tables::run),
     ("pushbuffer", pushbuffer::run),
+    ("shader_words", shaders::words),
+    ("shaders", shaders::run),
     ("trace", trace::run),
     ("vfio_user", vfio_user::run),
 ];

@@ -10,9 +10,9 @@ use gpuvmk::pci::{PciFunction, Region};
 
 use super::world::{BASE, RAM_BYTES, VRAM, World};
 use super::{Driver, run as run_chip};
+use crate::bench::{RAM_VA, VRAM_VA};
 use crate::input::Input;
 use crate::pushbuffer::stream;
-use crate::pushbuffer::{RAM_VA, VRAM_VA};
 
 /// Where things lie in VRAM.
 const BAR_BLOCK: u64 = 0x1000;

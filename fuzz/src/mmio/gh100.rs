@@ -13,11 +13,11 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::world::{BASE, RAM_BYTES, VRAM, World};
 use super::{Driver, run as run_chip};
+use crate::bench::{RAM_VA, VRAM_VA};
 use crate::gsp::rpc;
 use crate::gsp_queues::{self, LIBOS, Queues, Ram as _};
 use crate::input::Input;
 use crate::pushbuffer::stream;
-use crate::pushbuffer::{RAM_VA, VRAM_VA};
 
 /// Boot parameters in system memory, before what GSP's queues take.
 const PARAMETERS: u64 = 0x1000;

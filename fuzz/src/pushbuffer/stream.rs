@@ -2,17 +2,13 @@
 //! and words of any kind.
 
 use gpuvmk::chip::gf100::methods::{self as gf100, host as gf100_host};
-use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk::chip::gh100::methods as gh100;
 use gpuvmk::chip::methods::ClassDef;
 use gpuvmk::chip::stream::DMA::SEC_OP;
 use gpuvmk::chip::{Chip, Face};
 
-use super::{RAM, RAM_VA, READ_ONLY_VA, VRAM, VRAM_VA};
+use crate::bench::{RAM, RAM_VA, READ_ONLY_VA, VRAM, VRAM_VA};
 use crate::input::Input;
-
-pub(crate) const GP_PUT: u64 = USERD_GP_PUT;
-pub(crate) const GP_GET: u64 = USERD_GP_GET;
 
 /// Most words of a segment.
 const WORDS: usize = 1000;
