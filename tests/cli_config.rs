@@ -60,8 +60,22 @@ fn check_takes_every_chip_and_refuses_others_with_the_list() {
     }
     let output = check("GX100");
     assert!(!output.status.success());
-    let text = stderr(&output);
-    assert!(Chip::ALL.iter().all(|chip| text.contains(chip.name())), "{text}");
+    is_refused_with_all_chips(&stderr(&output), "vm1.toml: line 4: `chip`: ");
+    let file = folder.path().join("gpu0.toml");
+    let text = "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"GX100\"\n[socket]\npath = \"gpu0.sock\"\n";
+    std::fs::write(&file, text).expect("written");
+    let output = gpuvmk(&["check", file.to_str().expect("utf-8")]);
+    assert!(!output.status.success());
+    is_refused_with_all_chips(&stderr(&output), "gpu0.toml: line 3: `chip`: ");
+}
+
+/// Whether one line of a message has this place, what was written there, and each chip in quotation marks.
+#[track_caller]
+fn is_refused_with_all_chips(message: &str, place: &str) {
+    let line = message.lines().find(|line| line.contains(place));
+    let line = line.unwrap_or_else(|| panic!("nothing about {place}in: {message}"));
+    assert!(line.contains("\"GX100\""), "{line}");
+    assert!(Chip::ALL.iter().all(|chip| line.contains(&format!("\"{chip}\""))), "{line}");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use gpuvmk_lab::chip::Chip;
+
 /// Runs the demo with an empty cache and temporary folder inside `folder`, and the given QEMU.
 fn demo(folder: &Path, qemu: &Path, arguments: &[&str]) -> Output {
     let temporary = folder.join("tmp");
@@ -73,5 +75,13 @@ fn kernel_too_old_for_the_chip_is_refused_with_what_the_guest_would_say() {
             &["unknown chipset (180000a1)", "6.16 or newer", "--kernel 7.2"],
         );
     }
-    assert_refused(&demo(folder.path(), &qemu, &["--chip", "gk104"]), folder.path(), &["GF100, ", "GH100"]);
+}
+
+#[test]
+fn unknown_chip_is_refused_with_all_that_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = fake_qemu(folder.path(), "11.1.3");
+    let output = demo(folder.path(), &qemu, &["--chip", "gk104"]);
+    let list = Chip::list(Chip::ALL.iter().copied(), "", ", ");
+    assert_refused(&output, folder.path(), &["'--chip <CHIP>'", "'gk104'", &list]);
 }

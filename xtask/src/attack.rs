@@ -12,13 +12,13 @@ mod judge;
 mod neighbour;
 pub mod peers;
 mod series;
+mod short;
 mod speed;
 
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::{Chip, GuestChip as _, USUAL};
@@ -32,14 +32,13 @@ use judge::{Listed, Verdict};
 use neighbour::NeighbourReport;
 use peers::PeerReport;
 use series::{Judged, Neighbours, Round, Scene, Series};
+pub use short::short;
 use speed::Undisturbed;
 
 /// How long the victim is watched before and after an attack.
 const WATCHED: Duration = Duration::from_millis(1500);
 /// A tick that began during an attack is not of the time after it.
 const TICK: Duration = Duration::from_millis(300);
-/// How long an attack lasts when only its outcome is judged.
-const OUTCOME_TIME: Duration = Duration::from_millis(700);
 
 /// What to attack.
 #[derive(Debug, clap::Args)]
@@ -47,7 +46,7 @@ pub struct Arguments {
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
-    /// Attack vGPUs of this chip only, a Fermi or one from Turing to Ada; otherwise a GF100's and a GH100's
+    /// Attack vGPUs of this chip only; otherwise a GF100's and a GH100's
     #[arg(long, value_name = "CHIP")]
     chip: Option<Chip>,
     /// Only attacks at the sockets: hostile QEMUs and hostile device backends
@@ -210,56 +209,6 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(ok)
 }
 
-/// A chip whose GSP is booted by falcons, through the ports of their memories, and what of the short run is
-/// another thing there: the boot, and page tables of version 2.
-const BY_FALCONS: (Chip, &[&str]) = (Chip::TU106, &["boot-abuse", "foreign-vram", "table-loops"]);
-
-/// The chips of the short run.
-fn short_chips() -> impl Iterator<Item = Chip> {
-    USUAL.into_iter().chain([BY_FALCONS.0])
-}
-
-/// Makes the short run on both usual chips, a part of it on a third, and at the sockets, and judges outcomes
-/// only: for `cargo xtask test`.
-/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs.
-pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
-    let kinds = short_chips().map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())));
-    let workshop = Workshop::open(&kinds.collect(), logs, gpuvmk)?;
-    let (of_guests, of_processes) = thread::scope(|scope| {
-        let processes = scope.spawn(|| short_of_processes(&workshop, logs, gpuvmk));
-        (short_of_guests(&workshop), processes.join())
-    });
-    let of_processes = of_processes.map_err(|_| anyhow!("a thread that made attacks panicked"))?;
-    Ok(of_guests? & of_processes?)
-}
-
-fn short_of_guests(workshop: &Workshop) -> Result<bool> {
-    let (third, part) = BY_FALCONS;
-    let mut ok = true;
-    for chip in short_chips() {
-        eprintln!("{chip}: attacks");
-        let attacks = attacks_on(chip).iter().filter(|attack| attack.short);
-        let attacks: Vec<_> = attacks.filter(|attack| chip != third || part.contains(&attack.name)).collect();
-        ok &= told(&attack(workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);
-    }
-    Ok(ok)
-}
-
-fn short_of_processes(workshop: &Workshop, logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
-    eprintln!("sockets: attacks");
-    let ok = told(&peers::attack(workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
-    eprintln!("beside a neighbour: attacks");
-    let beside = neighbour::attack(logs, gpuvmk, &neighbour::named(&[], true), OUTCOME_TIME, false)?;
-    beside.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    Ok(ok & beside.ok())
-}
-
-/// Says what is wrong beside single attacks; whether all is well.
-fn told(series: &Series) -> bool {
-    series.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    series.ok()
-}
-
 /// Makes the attacks on a chip.
 fn attack(
     workshop: &Workshop,
@@ -397,17 +346,4 @@ fn to_json(ok: bool, reports: &[Report], peers: &PeerReport, beside: &NeighbourR
 /// The documentation's file.
 fn page(tree: &Path) -> PathBuf {
     tree.join("docs/attacks.md")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn part_of_the_short_run_is_of_attacks_that_there_are() {
-        let (chip, part) = BY_FALCONS;
-        for name in part {
-            assert!(attacks_on(chip).iter().any(|attack| attack.short && attack.name == *name), "{name}");
-        }
-    }
 }

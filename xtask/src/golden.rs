@@ -1,11 +1,12 @@
-//! `cargo xtask golden`: records how each kernel's stock nouveau probes its GPU, for `tests/golden`: what a
-//! vGPU answers to those accesses is tested from then on without a guest.
+//! `cargo xtask golden`: records how stock nouveau probes each chip, for `tests/golden`: what a vGPU answers to
+//! those accesses is tested from then on without a guest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_chip::Face;
 use gpuvmk_lab::cache::source_tree;
 use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::firmware::Firmware;
@@ -26,20 +27,44 @@ pub struct Arguments {
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
+    /// Only traces whose name contains this, such as `ad104`. May be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// A gpuvmk to use instead of building one
+    #[arg(long, value_name = "FILE")]
+    gpuvmk: Option<PathBuf>,
+}
+
+/// Which kernels' probes of a chip are recorded. Where registers are the whole interface, each kernel's; where
+/// firmware does what differs between kernels, one's. Of whatever is newest there is no recording: what it is
+/// changes.
+fn kernels(chip: Chip) -> Vec<KernelSeries> {
+    match chip.face {
+        Face::Registers => KernelSeries::NUMBERED.to_vec(),
+        Face::Gsp => vec![chip.usual_kernel()],
+    }
+}
+
+/// The file of a probe.
+fn name(chip: Chip, kernel: KernelSeries) -> String {
+    format!("{}-linux-{kernel}.trace.xz", chip.firmware_folder())
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    // Of whatever is newest there is no recording: what it is changes.
-    let drivers = KernelSeries::NUMBERED.map(|kernel| (Chip::GF100, kernel));
-    let drivers = drivers.into_iter().chain([(Chip::GH100, Chip::GH100.usual_kernel())]);
-    let drivers: Vec<_> = drivers.collect();
+    let all = Chip::ALL.iter().flat_map(|chip| kernels(*chip).into_iter().map(|kernel| (*chip, kernel)));
+    let wanted = |name: &str| {
+        arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))
+    };
+    let drivers: Vec<_> = all.filter(|(chip, kernel)| wanted(&name(*chip, *kernel))).collect();
+    ensure!(!drivers.is_empty(), "No trace has such a name");
     let kinds = drivers.iter().map(|(_, kernel)| (*kernel, Firmware::for_kernel(*kernel))).collect();
-    let workshop = Workshop::open(&kinds, Path::new("target/xtask-golden"), None)?;
+    let workshop =
+        Workshop::open(&kinds, Path::new("target/xtask-golden"), arguments.gpuvmk.as_deref())?;
     let folder = source_tree().join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
     let mut files = Vec::new();
     for (chip, kernel) in drivers {
-        let name = format!("{}-linux-{kernel}.trace.xz", chip.name().to_lowercase());
+        let name = name(chip, kernel);
         let file = folder.join(&name);
         let entries = record(&workshop, chip, kernel, &file).with_context(|| name.clone())?;
         let bytes = fs::metadata(&file)?.len();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gpuvmk_control_client::TenantStatus;
+use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::machine::{self, Machine};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
@@ -29,6 +30,23 @@ pub struct CaseResult {
     pub problems: Vec<String>,
     pub wall: Duration,
     pub guests: Vec<(String, Verdict)>,
+    pub accesses: Vec<Accesses>,
+}
+
+/// What guests had of a mediated GPU in a whole case, from the first boot on.
+#[derive(Debug)]
+pub struct Accesses {
+    /// The GPU's VM.
+    pub vm: String,
+    pub chip: Chip,
+    /// Accesses that stopped a processor until the GPU's process had answered.
+    pub trapped: u64,
+}
+
+impl Accesses {
+    fn to_json(&self) -> Value {
+        json!({ "vm": self.vm, "chip": self.chip.name(), "trapped": self.trapped })
+    }
 }
 
 impl CaseResult {
@@ -46,6 +64,7 @@ impl CaseResult {
             "problems": self.problems,
             "seconds": crate::tenths(self.wall),
             "guests": guests,
+            "accesses": self.accesses.iter().map(Accesses::to_json).collect::<Vec<_>>(),
         })
     }
 }
@@ -65,11 +84,13 @@ fn guest_json(name: &str, verdict: &Verdict) -> Value {
 /// Runs `case`. A case that cannot be run at all has failed.
 pub fn run(workshop: &Workshop, case: &Case) -> CaseResult {
     let start = Instant::now();
-    let mut run = Run { workshop, case, problems: Vec::new(), guests: Vec::new() };
+    let mut run =
+        Run { workshop, case, problems: Vec::new(), guests: Vec::new(), accesses: Vec::new() };
     if let Err(error) = run.everything() {
         run.problems.push(format!("{error:#}"));
     }
-    CaseResult { name: case.name.clone(), problems: run.problems, wall: start.elapsed(), guests: run.guests }
+    let Run { problems, guests, accesses, .. } = run;
+    CaseResult { name: case.name.clone(), problems, wall: start.elapsed(), guests, accesses }
 }
 
 /// A case while it runs.
@@ -78,6 +99,7 @@ struct Run<'a> {
     case: &'a Case,
     problems: Vec<String>,
     guests: Vec<(String, Verdict)>,
+    accesses: Vec<Accesses>,
 }
 
 impl Run<'_> {
@@ -85,6 +107,7 @@ impl Run<'_> {
         self.workshop.forget_logs(&self.case.name)?;
         let devices_first = self.case.disturbance == Disturbance::DevicesFirst;
         let spec = self.workshop.rig_spec(&self.case.name, self.case.topology, &self.case.guests);
+        let chips: Vec<_> = spec.gpus.iter().map(|gpu| (gpu.name.clone(), gpu.chip)).collect();
         let stubborn = self.case.disturbance == Disturbance::Hangs;
         let mut rig = Rig::start(RigSpec { devices_first, stubborn, ..spec })?;
         match self.case.disturbance {
@@ -97,7 +120,9 @@ impl Run<'_> {
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
         }
         if self.case.topology == Topology::Mediated {
-            self.check_tenants(&rig.tenants()?);
+            let tenants = rig.tenants()?;
+            self.check_tenants(&tenants);
+            self.accesses = counted(&tenants, &chips);
         }
         self.problems.extend(rig.stop()?);
         Ok(())
@@ -297,6 +322,15 @@ impl Run<'_> {
             self.problems.push("the aggregator lists no tenant".into());
         }
     }
+}
+
+/// What tenants counted, by the chips of these GPUs.
+fn counted(tenants: &[TenantStatus], chips: &[(String, Chip)]) -> Vec<Accesses> {
+    let of = |(vm, chip): &(String, Chip)| {
+        let tenant = tenants.iter().find(|tenant| tenant.name == *vm)?;
+        Some(Accesses { vm: vm.clone(), chip: *chip, trapped: tenant.trapped })
+    };
+    chips.iter().filter_map(of).collect()
 }
 
 /// Whether a guest says that it begins a program.

@@ -186,6 +186,7 @@ mod tests {
             problems: Vec::new(),
             wall: std::time::Duration::ZERO,
             guests: vec![("vm1".into(), verdict)],
+            accesses: Vec::new(),
         };
         (vec![case], vec![result])
     }

@@ -18,7 +18,7 @@ use crate::dma_memory::DmaMemory;
 pub fn ask(card: &Card, memory: &mut DmaMemory, arguments: u64) -> Result<u32> {
     let generation = Generation::of(card)?;
     match generation.boot {
-        Boot::Fsp => fsp::ask(card, memory, arguments),
+        Boot::Fsp(version) => fsp::ask(card, memory, version, arguments),
         Boot::Falcons(load) => Ok(Falcons::new(card, memory, load, generation.vram(card))?.boot(arguments)),
     }
 }
@@ -32,7 +32,7 @@ pub fn boots(stage: &mut Stage) -> Result<Seen> {
         stage.memory.start_again();
         let generation = Generation::of(&stage.card)?;
         match generation.boot {
-            Boot::Fsp => refused += fsp::abuse(&stage.card, &mut random),
+            Boot::Fsp(_) => refused += fsp::abuse(&stage.card, &mut random),
             Boot::Falcons(load) => {
                 let vram = generation.vram(&stage.card);
                 let mut falcons = Falcons::new(&stage.card, &mut stage.memory, load, vram)?;

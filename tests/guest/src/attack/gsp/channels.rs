@@ -78,8 +78,11 @@ pub fn tokens(stage: &mut Stage) -> Result<Seen> {
         for runlist in [0, 1, 2, 3, 7, 63, 0xffff] {
             for id in 0..256 {
                 if (runlist, id) != (RUNLIST, u32::from(rig.channel.id)) {
-                    rig.gpu.card.set(DOORBELL, runlist << 16 | id);
-                    rings += 1;
+                    // By its numbers alone, and as this chip has it.
+                    for token in [runlist << 16 | id, rig.gpu.generation.token(runlist, id)] {
+                        rig.gpu.card.set(DOORBELL, token);
+                        rings += 1;
+                    }
                 }
             }
         }
@@ -267,8 +270,8 @@ pub fn doorbells(stage: &mut Stage) -> Result<Seen> {
     for id in 8..16 {
         rig.gpu.channel(&mut rig.space, id)?;
     }
-    let card = rig.gpu.card;
-    let token = |count: u64| RUNLIST << 16 | (8 + u32::try_from(count % 8).unwrap_or(0));
+    let (card, generation) = (rig.gpu.card, rig.gpu.generation);
+    let token = |count: u64| generation.token(RUNLIST, 8 + u32::try_from(count % 8).unwrap_or(0));
     let rings = by_two(time, 64, |count| card.set(DOORBELL, token(count)));
     Ok(limited(&rig, format!("{rings} doorbells")))
 }

@@ -22,7 +22,7 @@ const INVALIDATE_UPPER: u32 = 0xb8_30a4;
 const INVALIDATE: u32 = 0xb8_30b0;
 /// The directory lies in system memory.
 const IN_MEMORY: u32 = 1 << 1;
-/// New work: runlist in bits 31:16, channel in bits 15:0.
+/// New work: a channel's token.
 pub const DOORBELL: u32 = 0xbb_0090;
 
 /// Classes.
@@ -239,7 +239,7 @@ impl<'a> Gpu<'a> {
     /// Stores GP_PUT and rings.
     pub fn ring(&self, id: u16, put: u32) {
         self.write_vram(userd(id) + GP_PUT, put);
-        self.card.set(DOORBELL, RUNLIST << 16 | u32::from(id));
+        self.card.set(DOORBELL, self.generation.token(RUNLIST, id.into()));
     }
 
     /// Does `work` and waits for its end.

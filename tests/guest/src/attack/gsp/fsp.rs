@@ -20,8 +20,8 @@ const ANSWER_TAIL: u32 = 0x8f_2c84;
 const BOOT_MESSAGE: usize = 868;
 const BOOT_PARAMETERS: usize = 860;
 
-/// Asks FSP to boot GSP with arguments at a bus address: FSP's error code.
-pub fn ask(card: &Card, memory: &mut DmaMemory, arguments: u64) -> Result<u32> {
+/// Asks FSP by a message of this version to boot GSP with arguments at a bus address: FSP's error code.
+pub fn ask(card: &Card, memory: &mut DmaMemory, version: u32, arguments: u64) -> Result<u32> {
     let parameters = memory.take(0x100, 0x100)?;
     // Targets: coherent system memory for the image, system memory for the arguments.
     memory.store32(parameters, 8, 1);
@@ -30,7 +30,7 @@ pub fn ask(card: &Card, memory: &mut DmaMemory, arguments: u64) -> Result<u32> {
     memory.store64(parameters, 0x30, arguments);
     let [high, low] = split(parameters.physical);
     let mut message = vec![0; BOOT_MESSAGE];
-    put(&mut message, 0, &[0xc000_0000, 0x1410_de7e, 1 | 0x35c << 16]);
+    put(&mut message, 0, &[0xc000_0000, 0x1410_de7e, version | 0x35c << 16]);
     put(&mut message, BOOT_PARAMETERS, &[low, high]);
     send(card, &message);
     card.set(PORT, 1 << 25);

@@ -23,13 +23,15 @@ pub struct Generation {
     /// Classes of channels and of copies.
     pub channel: u32,
     pub copy: u32,
+    /// Bits that a doorbell's token has set beside its runlist and channel.
+    token: u32,
 }
 
 /// How GSP is booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boot {
-    /// By a message to FSP.
-    Fsp,
+    /// By a message to FSP, of this version.
+    Fsp(u32),
     /// By firmware on the falcons of GSP and SEC2, which gets there so.
     Falcons(Load),
 }
@@ -66,6 +68,7 @@ const TURING: Generation = Generation {
     format: Format::V2,
     channel: 0xc46f,
     copy: 0xc5b5,
+    token: 0,
 };
 
 const AMPERE: Generation = Generation {
@@ -81,15 +84,26 @@ const ADA: Generation = Generation { chipsets: 0x190..0x1a0, ..AMPERE };
 
 const HOPPER: Generation = Generation {
     chipsets: 0x180..0x190,
-    boot: Boot::Fsp,
+    boot: Boot::Fsp(1),
     size: Size::Mebibytes,
     window: NEW_WINDOW,
     format: Format::V3,
     channel: 0xc86f,
     copy: 0xc8b5,
+    token: 0,
 };
 
-static GENERATIONS: [Generation; 4] = [TURING, AMPERE, HOPPER, ADA];
+/// Tokens name a runlist, and say so.
+const BLACKWELL: Generation = Generation {
+    chipsets: 0x1b0..0x1c0,
+    boot: Boot::Fsp(2),
+    channel: 0xca6f,
+    copy: 0xcab5,
+    token: 1 << 30,
+    ..HOPPER
+};
+
+static GENERATIONS: [Generation; 5] = [TURING, AMPERE, HOPPER, ADA, BLACKWELL];
 
 impl Generation {
     /// The generation of a card.
@@ -104,6 +118,11 @@ impl Generation {
             Some(generation) => Ok(generation),
             None => bail!("there are no attacks for chip {chip:#x}"),
         }
+    }
+
+    /// What a doorbell is told: a runlist, and a channel on it.
+    pub const fn token(&self, runlist: u32, channel: u32) -> u32 {
+        self.token | runlist << 16 | channel
     }
 
     /// Bytes of VRAM.
@@ -125,10 +144,16 @@ mod tests {
     #[test]
     fn chips_are_of_their_generation() {
         let copy = |boot_0| Generation::of_identification(boot_0).unwrap().copy;
-        let all = [0x1660_00a1, 0x1760_00a1, 0x1800_00a1, 0x1940_00a1].map(copy);
-        assert_eq!(all, [0xc5b5, 0xc7b5, 0xc8b5, 0xc7b5]);
-        for none in [0x0c00_00a3, 0x1700_00a1, 0x1b30_00a1, u32::MAX] {
+        let all = [0x1660_00a1, 0x1760_00a1, 0x1800_00a1, 0x1940_00a1, 0x1b30_00a1].map(copy);
+        assert_eq!(all, [0xc5b5, 0xc7b5, 0xc8b5, 0xc7b5, 0xcab5]);
+        for none in [0x0c00_00a3, 0x1700_00a1, 0x1a20_00a1, u32::MAX] {
             assert!(Generation::of_identification(none).is_err(), "{none:#x}");
         }
+    }
+
+    #[test]
+    fn tokens_have_what_their_generation_looks_for() {
+        let token = |boot_0| Generation::of_identification(boot_0).unwrap().token(1, 3);
+        assert_eq!([0x1800_00a1, 0x1b30_00a1].map(token), [0x1_0003, 0x4001_0003]);
     }
 }

@@ -40,7 +40,7 @@ pub fn by_falcons(name: &str) -> Option<Means> {
 
 /// Whether a chip with this identification has a GSP, and falcons boot it.
 pub fn is_booted_by_falcons(identification: u32) -> Result<bool> {
-    Generation::of_identification(identification).map(|generation| generation.boot != Boot::Fsp)
+    Generation::of_identification(identification).map(|generation| matches!(generation.boot, Boot::Falcons(_)))
 }
 
 /// The attack of a name, where it is not the same as on other chips.
