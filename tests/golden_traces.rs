@@ -6,14 +6,17 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuvmk::chip::{Chip, Face};
 use gpuvmk::pci::Region;
 use gpuvmk::trace::writer::Writer;
 use gpuvmk::trace::{Direction, Entry, Event, Place, Source};
 use serde_json::Value;
 
-/// NV_PFSP_QUEUE_HEAD of a GH100 (Open GPU kernel modules, `dev_fsp_pri.h`): FSP looks at what the driver
-/// asks for.
-const FSP_QUEUE_HEAD: u64 = 0x8f_2c00;
+/// What first has firmware look at the guest's memory, which no trace has. Of a chip with FSP:
+/// NV_PFSP_QUEUE_HEAD (Open GPU kernel modules, hopper/gh100 `dev_fsp_pri.h`). Of a chip whose falcons boot GSP, on
+/// GSP's falcon: NV_PFALCON_FALCON_DMATRFCMD and, where firmware gets into it by ports, NV_PFALCON_FALCON_CPUCTL
+/// (turing/tu102 `dev_falcon_v4.h`).
+const FIRMWARE_BEGINS: [u64; 3] = [0x8f_2c00, 0x11_0118, 0x11_0100];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -70,18 +73,40 @@ fn probe_of_linux_7_2_is_answered_as_it_was_until_its_first_work() {
     is_answered_as_it_was(name, &["--entries", &most, "--on", "softgpu"], 4_900);
 }
 
-/// Everything from then on is about memory of the guest's, which no trace has.
+/// The traces of a chip, by name.
+fn traces_of(chip: Chip) -> Vec<String> {
+    let prefix = format!("{}-linux-", chip.name().to_ascii_lowercase());
+    let files = std::fs::read_dir(golden("")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
 #[test]
-fn probe_of_a_gh100_is_answered_as_it_was_until_gsp_boots() {
-    let name = "gh100-linux-7.2.trace.xz";
-    let most = before(&golden(name), |event| {
-        matches!(event, Event::Access(access) if access.direction == Direction::Write
-            && access.place == Place::Region(Region::Bar(0)) && access.offset == FSP_QUEUE_HEAD)
-    });
-    is_answered_as_it_was(name, &["--entries", &most.to_string()], 10);
-    // A GH100 has no registers but a vGPU's: what drives it below is the executor.
+fn each_chip_has_a_golden_trace() {
+    for chip in Chip::ALL {
+        assert!(!traces_of(*chip).is_empty(), "{chip} has none: cargo xtask golden");
+    }
+}
+
+#[test]
+fn probe_of_each_chip_with_a_gsp_is_answered_as_it_was_until_firmware_begins() {
+    for chip in Chip::with_face(Face::Gsp) {
+        for name in traces_of(chip) {
+            let most = before(&golden(&name), |event| {
+                matches!(event, Event::Access(access) if access.direction == Direction::Write
+                    && access.place == Place::Region(Region::Bar(0)) && FIRMWARE_BEGINS.contains(&access.offset))
+            });
+            is_answered_as_it_was(&name, &["--entries", &most.to_string()], 600);
+        }
+    }
+}
+
+#[test]
+fn chip_with_a_gsp_has_no_registers_but_a_vgpus() {
+    // What drives it below is the executor.
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
-    let output = command.args(["trace", "replay", "--on", "softgpu"]).arg(golden(name)).output().unwrap();
+    let trace = golden("gh100-linux-7.2.trace.xz");
+    let output = command.args(["trace", "replay", "--on", "softgpu"]).arg(trace).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("GH100 has no registers of its own"));
 }

@@ -41,6 +41,17 @@ pub fn golden(name: &str) -> (Vec<Entry>, u64) {
     (source.map(Result::unwrap).collect(), vram)
 }
 
+/// The golden trace of the probe of a chip of which there is one: its entries, and the VRAM of its function.
+pub fn probe_of(chip: &str) -> (Vec<Entry>, u64) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let prefix = format!("{}-linux-", chip.to_ascii_lowercase());
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names = names.filter(|name| name.starts_with(&prefix));
+    let (Some(name), None) = (names.next(), names.next()) else { panic!("not one trace of a {chip}") };
+    golden(&name)
+}
+
 /// Plays an entry; what was read.
 pub fn play(function: &dyn PciFunction, entry: &Entry) -> Vec<u8> {
     let mut read = Vec::new();

@@ -58,8 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let drivers: Vec<_> = all.filter(|(chip, kernel)| wanted(&name(*chip, *kernel))).collect();
     ensure!(!drivers.is_empty(), "No trace has such a name");
     let kinds = drivers.iter().map(|(_, kernel)| (*kernel, Firmware::for_kernel(*kernel))).collect();
-    let workshop =
-        Workshop::open(&kinds, Path::new("target/xtask-golden"), arguments.gpuvmk.as_deref())?;
+    let workshop = Workshop::open(&kinds, Path::new("target/xtask-golden"), arguments.gpuvmk.as_deref())?;
     let folder = source_tree().join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
     let mut files = Vec::new();
