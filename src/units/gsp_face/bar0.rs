@@ -61,7 +61,7 @@ impl<B: GspBackend> GspFunction<B> {
             Effect::Boot(request) => self.core.boot(&self.backend, request),
             Effect::BootRefused(refusal) => {
                 self.core.face.counters_changed.note();
-                log::warn!("{refusal}");
+                self.core.boot_log.refused(self.core.face.now(), &refusal);
             }
             Effect::GspCommands => self.core.commands(&self.backend),
             Effect::Flush(asked) => {

@@ -19,6 +19,7 @@
 //! doorbell whose token was never seen asks GSP whose it is.
 
 mod boot;
+mod boot_log;
 mod gsp_counts;
 mod parts;
 mod state;
@@ -35,6 +36,7 @@ use super::tokens::Tokens;
 use super::unreported_stops::UnreportedStops;
 use crate::direct_windows::Watcher;
 use crate::interest_tracker::InterestTracker;
+use boot_log::BootLog;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
@@ -77,6 +79,8 @@ pub struct Core<B> {
     stops: Mutex<UnreportedStops>,
     pub window_faults: AtomicU64,
     pub bad_doorbells: AtomicU64,
+    /// Tells of boots that were refused.
+    pub boot_log: BootLog,
     /// What was counted of GSP when it was let go last.
     asked: Mutex<GspCounters>,
     /// The front end that has mapped windows.
@@ -127,6 +131,7 @@ impl<B: GspBackend> Core<B> {
             stops: Mutex::new(stops),
             window_faults: AtomicU64::new(window_faults),
             bad_doorbells: AtomicU64::new(bad_doorbells),
+            boot_log: BootLog::default(),
             asked,
             watcher: Watcher::default(),
             roots,

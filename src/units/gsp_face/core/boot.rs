@@ -4,7 +4,7 @@
 use super::super::boot::falcons::{
     self, Data, Description, FalconError, Transfer, Wpr2, read_region, write_region,
 };
-use super::super::boot::{GspArguments, Request};
+use super::super::boot::{BootRefusal, GspArguments, Request};
 use super::super::locked;
 use super::{Core, Processor};
 use gpuvmk_backend::GspBackend;
@@ -17,7 +17,7 @@ impl<B: GspBackend> Core<B> {
             Request::Fsp { parameters } => self.boot_by_fsp(back, parameters),
             Request::Falcons(request) => {
                 if let Err(error) = self.boot_by_falcons(back, request) {
-                    log::warn!("A falcon's firmware does not do its work: {error}");
+                    self.boot_log.refused(self.face.now(), &BootRefusal::from(error));
                 }
             }
         }
@@ -32,7 +32,7 @@ impl<B: GspBackend> Core<B> {
             Ok(self.start(back, &mut processor.gsp, arguments)?)
         });
         if let Err(error) = result {
-            log::warn!("FSP does not boot GSP: {error}");
+            self.boot_log.refused(self.face.now(), &format_args!("FSP does not boot GSP: {error}"));
         }
         self.face.lock().fsp_booted(result);
     }
