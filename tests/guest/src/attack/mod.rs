@@ -152,8 +152,11 @@ pub fn run(options: &Options) -> Result<Figures> {
         let seen = if name == WORKS {
             Ok(Seen::new(Outcome::Values, ""))
         } else if find(&arsenal, name)?.by_driver {
-            // The kernel's driver takes the GPU over, for good.
-            stage = None;
+            // The kernel's driver takes the GPU over, for good. What the attacker left has to go: a GSP that falcons
+            // boot is not booted twice.
+            if let Some(stage) = stage.take() {
+                stage.card.reset()?;
+            }
             driver::make(driver::means(name).context("this attack is not known here")?, gpu, time)
         } else {
             let stage = stage.as_mut().context("nouveau has the GPU: raw attacks are over")?;

@@ -28,7 +28,7 @@ pub trait Chip {
     const MIRROR: u32;
 
     /// The VBIOS and the fuses.
-    fn constants() -> Vec<u32>;
+    fn constants(card: &Card) -> Result<Vec<u32>>;
 
     /// Registers that count what the whole GPU does.
     fn counters() -> Vec<u32>;
@@ -46,7 +46,7 @@ pub fn means<C: Chip>(name: &str) -> Option<Means> {
             |stage| on_card::<C>(stage, |card, time| registers::overwrite(card, time, C::PRIVILEGED))
         }
         "rom-and-fuses" => {
-            |stage| on_card::<C>(stage, |card, time| registers::constants(card, time, &C::constants()))
+            |stage| on_card::<C>(stage, |card, time| registers::constants(card, time, &C::constants(card)?))
         }
         "display-and-buses" => {
             |stage| on_card::<C>(stage, |card, time| registers::overwrite(card, time, C::OUTPUTS))

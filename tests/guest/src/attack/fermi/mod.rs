@@ -68,8 +68,8 @@ impl Chip for Fermi {
     const PEERS: &'static [u32] = &registers::PEERS;
     const MIRROR: u32 = regs::XVE;
 
-    fn constants() -> Vec<u32> {
-        registers::constants()
+    fn constants(_: &Card) -> Result<Vec<u32>> {
+        Ok(registers::constants())
     }
 
     fn counters() -> Vec<u32> {

@@ -17,8 +17,7 @@ const HANDLES: [u32; 7] = [0, CLIENT, DEVICE, SPACE, CHANNEL + 3, 0xdead_beef, u
 
 /// Random functions with random bodies; most of the words are small or known.
 pub fn fuzz(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut random, mut calls, mut refused) = (Random::new(60), 0u64, 0u64);
     while time.goes_on() {
         let known = [rpc::ALLOC_MEMORY, rpc::FREE, rpc::STATIC_INFO, rpc::REGISTRY, rpc::CONTROL, rpc::ALLOC];
@@ -79,8 +78,7 @@ pub fn controls(stage: &mut Stage) -> Result<Seen> {
         0xc36f_0108,
         0x2080_ffff,
     ];
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut random, mut calls, mut refused) = (Random::new(61), 0u64, 0u64);
     while time.goes_on() {
         let control = CONTROLS.get(random.below(19) as usize).copied().unwrap_or(0);
@@ -100,8 +98,7 @@ pub fn controls(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 24: objects until there may be no more, of every kind that costs something.
 pub fn flood(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut made, mut refused) = (0u32, 0u32);
     while time.goes_on() && refused < 256 {
         let handle = 0x4000_0000 + made + refused;
@@ -125,8 +122,7 @@ pub fn flood(stage: &mut Stage) -> Result<Seen> {
 
 /// As many calls as the queues take.
 pub fn storm(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let mut calls = 0u64;
     while time.goes_on() {
         rig.gpu.control(DEVICE, 0x2080_ffff, &[0; 64])?;
@@ -137,8 +133,7 @@ pub fn storm(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 40: everything that might be worth a line in somebody's log.
 pub fn logs(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (vram, va, mut rounds) = (rig.gpu.vram, rig.channel.va, 0u32);
     let generation = rig.gpu.generation;
     while time.goes_on() {

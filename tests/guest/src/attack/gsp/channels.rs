@@ -16,8 +16,7 @@ use crate::push::{Commands, Subchannel, split};
 
 /// Row 14.
 pub fn foreign(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let class = rig.gpu.generation.channel;
     let (vram, va) = (rig.gpu.vram, rig.channel.va);
     let good = Gpu::channel_parameters(9, va, userd(9));
@@ -71,8 +70,7 @@ pub fn foreign(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 14: the doorbells of everybody, with every number in either half.
 pub fn tokens(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let mut rings = 0u64;
     while time.goes_on() {
         for runlist in [0, 1, 2, 3, 7, 63, 0xffff] {
@@ -95,8 +93,7 @@ pub fn tokens(stage: &mut Stage) -> Result<Seen> {
 /// Row 15: runlists are the firmware's here; what a guest has of them is binding and scheduling.
 pub fn schedules(stage: &mut Stage) -> Result<Seen> {
     const OTHER: u16 = 9;
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (handle, class) = (CHANNEL + u32::from(OTHER), rig.gpu.generation.channel);
     let parameters = Gpu::channel_parameters(OTHER, rig.channel.va, userd(OTHER));
     let mut refused = 0u64;
@@ -131,8 +128,7 @@ pub fn schedules(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 24.
 pub fn exhaustion(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let class = rig.gpu.generation.channel;
     let (mut made, mut refused) = (0, 0u64);
     while time.goes_on() {
@@ -160,8 +156,7 @@ pub fn exhaustion(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 16.
 pub fn rings(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut tried, mut stopped) = (0u64, 0u64);
     while time.goes_on() {
         let push = rig.channel.va + 0x1000;
@@ -193,8 +188,7 @@ fn after_abuse(rig: &mut Rig<'_>) -> Result<bool> {
 
 /// Row 18.
 pub fn illegal_methods(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let one = |subchannel: Subchannel, method: u32, data: &[u32]| {
         let mut commands = Commands::new();
         commands.methods(subchannel, method, data);
@@ -228,8 +222,7 @@ pub fn illegal_methods(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 19.
 pub fn endless_acquire(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let mut second = rig.gpu.channel(&mut rig.space, 4)?;
     let acquire = |address: u64| {
         let [high, low] = split(address);
@@ -265,8 +258,7 @@ pub fn endless_acquire(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 17.
 pub fn doorbells(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     for id in 8..16 {
         rig.gpu.channel(&mut rig.space, id)?;
     }

@@ -25,6 +25,8 @@ pub struct Generation {
     pub copy: u32,
     /// Bits that a doorbell's token has set beside its runlist and channel.
     token: u32,
+    /// What always reads the same beside straps: the first register, and how many.
+    constants: &'static [(u32, u32)],
 }
 
 /// How GSP is booted.
@@ -60,6 +62,16 @@ const SCALED: u32 = 0x10_0ce0;
 const OLD_WINDOW: u32 = 0x1700;
 const NEW_WINDOW: u32 = 0x10_fd40;
 
+const STRAPS: u32 = 0x10_1000;
+/// The VBIOS's beginning; all fuses; those with the least versions of firmware for SEC2's and for GSP's falcon.
+const ROM: (u32, u32) = (0x30_0000, 64);
+const FUSES: (u32, u32) = (0x82_0000, 64);
+const SEC2_FUSES: (u32, u32) = (0x82_4140, 16);
+const GSP_FUSES: (u32, u32) = (0x82_41c0, 16);
+/// Who may look how far the card's own firmware is, and how far it is.
+const FIRMWARE_READERS: (u32, u32) = (0x11_8128, 1);
+const FIRMWARE_PROGRESS: (u32, u32) = (0x11_8234, 1);
+
 const TURING: Generation = Generation {
     chipsets: 0x160..0x170,
     boot: Boot::Falcons(Load::Ports),
@@ -69,6 +81,8 @@ const TURING: Generation = Generation {
     channel: 0xc46f,
     copy: 0xc5b5,
     token: 0,
+    // The last are fuses of the display.
+    constants: &[ROM, SEC2_FUSES, GSP_FUSES, FIRMWARE_READERS, FIRMWARE_PROGRESS, (SCALED, 1), (0x2_1c00, 2)],
 };
 
 const AMPERE: Generation = Generation {
@@ -77,6 +91,15 @@ const AMPERE: Generation = Generation {
     size: Size::Mebibytes,
     channel: 0xc56f,
     copy: 0xc7b5,
+    constants: &[
+        ROM,
+        SEC2_FUSES,
+        GSP_FUSES,
+        FIRMWARE_READERS,
+        FIRMWARE_PROGRESS,
+        (MEBIBYTES, 1),
+        (0x82_0c04, 1),
+    ],
     ..TURING
 };
 
@@ -91,6 +114,8 @@ const HOPPER: Generation = Generation {
     channel: 0xc86f,
     copy: 0xc8b5,
     token: 0,
+    // The last says that FSP is up.
+    constants: &[ROM, FUSES, (MEBIBYTES, 1), (0x2_00bc, 1)],
 };
 
 /// Tokens name a runlist, and say so.
@@ -100,6 +125,7 @@ const BLACKWELL: Generation = Generation {
     channel: 0xca6f,
     copy: 0xcab5,
     token: 1 << 30,
+    constants: &[ROM, FUSES, (MEBIBYTES, 1), (0xad_00bc, 1)],
     ..HOPPER
 };
 
@@ -123,6 +149,13 @@ impl Generation {
     /// What a doorbell is told: a runlist, and a channel on it.
     pub const fn token(&self, runlist: u32, channel: u32) -> u32 {
         self.token | runlist << 16 | channel
+    }
+
+    /// Registers that always read the same.
+    pub fn constants(&self) -> Vec<u32> {
+        let words =
+            self.constants.iter().flat_map(|(first, count)| (0..*count).map(move |word| first + word * 4));
+        std::iter::once(STRAPS).chain(words).collect()
     }
 
     /// Bytes of VRAM.

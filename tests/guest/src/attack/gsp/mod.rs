@@ -14,13 +14,13 @@ mod rpc;
 mod space;
 mod tables;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
 use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
 use super::usual::{self, Chip, on_rig};
-use super::{Means, Seen, Stage, machine, work};
+use super::{Means, Seen, Stage, Time, machine, work};
 use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
@@ -40,7 +40,8 @@ pub fn by_falcons(name: &str) -> Option<Means> {
 
 /// Whether a chip with this identification has a GSP, and falcons boot it.
 pub fn is_booted_by_falcons(identification: u32) -> Result<bool> {
-    Generation::of_identification(identification).map(|generation| matches!(generation.boot, Boot::Falcons(_)))
+    Generation::of_identification(identification)
+        .map(|generation| matches!(generation.boot, Boot::Falcons(_)))
 }
 
 /// The attack of a name, where it is not the same as on other chips.
@@ -97,8 +98,8 @@ macro_rules! chip {
             const PEERS: &'static [u32] = &registers::PEERS;
             const MIRROR: u32 = $mirror;
 
-            fn constants() -> Vec<u32> {
-                registers::constants()
+            fn constants(card: &Card) -> Result<Vec<u32>> {
+                Ok(Generation::of(card)?.constants())
             }
 
             fn counters() -> Vec<u32> {
@@ -157,6 +158,12 @@ impl<'a> Rig<'a> {
         gpu.open(&space)?;
         let channel = gpu.channel(&mut space, 3)?;
         Ok(Self { gpu, space, channel, from, to })
+    }
+
+    /// The same, and the attack's time, of which bringing the GPU up is not.
+    fn timed(stage: &'a mut Stage) -> Result<(Self, Time)> {
+        let (time, began) = (stage.time, Instant::now());
+        Ok((Self::new(stage)?, time.after_bring_up(began)))
     }
 
     fn submit(&mut self, work: &Commands) {

@@ -32,8 +32,7 @@ pub fn afterwards(rig: &mut Rig<'_>, text: String) -> Result<Seen> {
 
 /// Pointers of both queues beyond the ring, moving backwards, jumping.
 pub fn pointers(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut random, mut tried) = (Random::new(50), 0u64);
     while time.goes_on() {
         for pointer in [ELEMENTS, ELEMENTS + 1, 0x8000_0000, u32::MAX, random.word()] {
@@ -68,8 +67,7 @@ fn recover(rig: &mut Rig<'_>) -> Result<()> {
 
 /// Elements with wrong checksums, lengths, counts, signatures and versions.
 pub fn elements(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut random, mut tried) = (Random::new(51), 0u64);
     while time.goes_on() {
         // Offset and word: checksum, number, count, version, signature, length.
@@ -117,8 +115,7 @@ pub fn elements(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 11: headers, pointers and the page table of the shared memory rewritten by another processor.
 pub fn race(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (other, shared) = (rig.gpu.memory.shared(), rig.gpu.gsp.shared);
     let mut calls = 0u64;
     let over = AtomicBool::new(false);
@@ -160,8 +157,7 @@ pub fn race(stage: &mut Stage) -> Result<Seen> {
 pub fn continuations(stage: &mut Stage) -> Result<Seen> {
     /// The most that a record holds.
     const RECORD: usize = 16 * 0x1000 - 80;
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let mut records = 0u64;
     // A control that says that its parameters are as large as numbers go.
     let mut large = words(&[CLIENT, CLIENT, 0x2080_1112, 0, u32::MAX, 0]);

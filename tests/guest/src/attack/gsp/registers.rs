@@ -44,14 +44,6 @@ pub const PEERS: [u32; 12] = [
     0xb8_0000, 0xb9_0000, 0x8f_0000,
 ];
 
-/// Straps, scratch that firmware leaves, the VBIOS's beginning, and fuses. Not the first page, which is
-/// mapped into the guest as its own: what it writes there it reads.
-pub fn constants() -> Vec<u32> {
-    let rom = (0..64).map(|word| 0x30_0000 + word * 4);
-    let fuses = (0..64).map(|word| 0x82_0000 + word * 4);
-    [0x2_00bc, 0x10_1000, 0x11_83a4].into_iter().chain(rom).chain(fuses).collect()
-}
-
 /// The mirror of configuration space, from Hopper on and up to Ada.
 pub const MIRROR: u32 = 0x9_2000;
 pub const OLD_MIRROR: u32 = 0x8_8000;
@@ -63,8 +55,7 @@ pub const COUNTERS: [u32; 16] = [
 
 /// Row 7: the window anywhere but in the partition.
 pub fn window(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let rig = Rig::new(stage)?;
+    let (rig, time) = Rig::timed(stage)?;
     let end = low(rig.gpu.vram >> 16);
     registers::window(rig.gpu.card, time, (rig.gpu.generation.window, WINDOW_VIEW), |random| {
         let beyond = end + random.below(0x00ff_ffff - end);
@@ -74,8 +65,7 @@ pub fn window(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 17.
 pub fn storm(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let rig = Rig::new(stage)?;
+    let (rig, time) = Rig::timed(stage)?;
     let (card, window) = (rig.gpu.card, rig.gpu.generation.window);
     let accesses = by_two(time, 64, |count| match count % 4 {
         0 => drop(card.reg(0xb8_1600)),
@@ -88,8 +78,7 @@ pub fn storm(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 23: every leaf enabled, none acknowledged, the top rearmed after each notification.
 pub fn interrupts(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     (0..8).for_each(|leaf| rig.gpu.card.set(0xb8_1200 + leaf * 4, u32::MAX));
     notifications(&mut rig, time, |tool| {
         let card = tool.card();
@@ -102,8 +91,7 @@ pub fn interrupts(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 39.
 pub fn clock_jumps(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     work::clock_jumps(&mut rig, time, |tool, random| {
         tool.card().set(0x9410, random.word());
         tool.card().set(0x9400, random.word());

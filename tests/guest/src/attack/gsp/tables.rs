@@ -17,8 +17,7 @@ use crate::push::split;
 
 /// Row 10: each level names the root, itself, VRAM beyond the partition, and the end of all addresses.
 pub fn loops(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut walks, format) = (Walks::default(), rig.space.format);
     while time.goes_on() {
         for level in 0..format.directories().len() {
@@ -55,8 +54,7 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
 /// Row 13: a whole directory of directories of tables, all of them the same few, each a page of valid
 /// entries.
 pub fn flood(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let format = rig.space.format;
     let page = rig.gpu.memory.take(0x1000, 0x1000)?;
     for at in (0..0x1000).step_by(8) {
@@ -88,8 +86,7 @@ pub fn flood(stage: &mut Stage) -> Result<Seen> {
 
 /// Row 7: BAR2's root by RPC, BAR1's in VRAM, both onto what is not the guest's.
 pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
-    let time = stage.time;
-    let mut rig = Rig::new(stage)?;
+    let (mut rig, time) = Rig::timed(stage)?;
     let (mut random, mut looks) = (Random::new(78), 0u32);
     let mut own: [OwnMemory; 2] = Default::default();
     let (vram, card, format) = (rig.gpu.vram, rig.gpu.card, rig.space.format);
