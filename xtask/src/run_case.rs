@@ -84,8 +84,7 @@ fn guest_json(name: &str, verdict: &Verdict) -> Value {
 /// Runs `case`. A case that cannot be run at all has failed.
 pub fn run(workshop: &Workshop, case: &Case) -> CaseResult {
     let start = Instant::now();
-    let mut run =
-        Run { workshop, case, problems: Vec::new(), guests: Vec::new(), accesses: Vec::new() };
+    let mut run = Run { workshop, case, problems: Vec::new(), guests: Vec::new(), accesses: Vec::new() };
     if let Err(error) = run.everything() {
         run.problems.push(format!("{error:#}"));
     }
