@@ -13,9 +13,9 @@ use gpuvmk::trace::{Direction, Entry, Event, Place, Source};
 use serde_json::Value;
 
 /// What first has firmware look at the guest's memory, which no trace has. Of a chip with FSP:
-/// NV_PFSP_QUEUE_HEAD (Open GPU kernel modules, hopper/gh100 `dev_fsp_pri.h`). Of a chip whose falcons boot GSP, on
-/// GSP's falcon: NV_PFALCON_FALCON_DMATRFCMD and, where firmware gets into it by ports, NV_PFALCON_FALCON_CPUCTL
-/// (turing/tu102 `dev_falcon_v4.h`).
+/// NV_PFSP_QUEUE_HEAD (Open GPU kernel modules, hopper/gh100 `dev_fsp_pri.h`). Of a chip whose falcons boot
+/// GSP, on GSP's falcon: NV_PFALCON_FALCON_DMATRFCMD and, where firmware gets into it by ports,
+/// NV_PFALCON_FALCON_CPUCTL (turing/tu102 `dev_falcon_v4.h`).
 const FIRMWARE_BEGINS: [u64; 3] = [0x8f_2c00, 0x11_0118, 0x11_0100];
 
 fn golden(name: &str) -> PathBuf {

@@ -1,5 +1,5 @@
-//! `cargo xtask golden`: records how stock nouveau probes each chip, for `tests/golden`: what a vGPU answers to
-//! those accesses is tested from then on without a guest.
+//! `cargo xtask golden`: records how stock nouveau probes each chip, for `tests/golden`: what a vGPU answers
+//! to those accesses is tested from then on without a guest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ pub struct Arguments {
     gpuvmk: Option<PathBuf>,
 }
 
-/// Which kernels' probes of a chip are recorded. Where registers are the whole interface, each kernel's; where
-/// firmware does what differs between kernels, one's. Of whatever is newest there is no recording: what it is
-/// changes.
+/// Which kernels' probes of a chip are recorded. Where registers are the whole interface, each kernel's;
+/// where firmware does what differs between kernels, one's. Of whatever is newest there is no recording: what
+/// it is changes.
 fn kernels(chip: Chip) -> Vec<KernelSeries> {
     match chip.face {
         Face::Registers => KernelSeries::NUMBERED.to_vec(),

@@ -1,5 +1,5 @@
-//! The log of boots that were refused. A driver can have falcons refuse thousands of times a second: the first
-//! refusals are told, then some a second; all are counted (`boot_errors`).
+//! The log of boots that were refused. A driver can have falcons refuse thousands of times a second: the
+//! first refusals are told, then some a second; all are counted (`boot_errors`).
 
 use std::fmt::Display;
 use std::sync::Mutex;

@@ -152,8 +152,8 @@ pub fn run(options: &Options) -> Result<Figures> {
         let seen = if name == WORKS {
             Ok(Seen::new(Outcome::Values, ""))
         } else if find(&arsenal, name)?.by_driver {
-            // The kernel's driver takes the GPU over, for good. What the attacker left has to go: a GSP that falcons
-            // boot is not booted twice.
+            // The kernel's driver takes the GPU over, for good. What the attacker left has to go: a GSP that
+            // falcons boot is not booted twice.
             if let Some(stage) = stage.take() {
                 stage.card.reset()?;
             }

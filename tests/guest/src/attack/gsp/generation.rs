@@ -63,7 +63,8 @@ const OLD_WINDOW: u32 = 0x1700;
 const NEW_WINDOW: u32 = 0x10_fd40;
 
 const STRAPS: u32 = 0x10_1000;
-/// The VBIOS's beginning; all fuses; those with the least versions of firmware for SEC2's and for GSP's falcon.
+/// The VBIOS's beginning; all fuses; those with the least versions of firmware for SEC2's and for GSP's
+/// falcon.
 const ROM: (u32, u32) = (0x30_0000, 64);
 const FUSES: (u32, u32) = (0x82_0000, 64);
 const SEC2_FUSES: (u32, u32) = (0x82_4140, 16);
