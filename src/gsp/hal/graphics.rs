@@ -11,7 +11,7 @@ pub const MOST_GPCS: usize = 32;
 /// * NVIDIA's white papers on each architecture: TU102, TU104, TU106, GA102, GA104, GH100, AD102 to AD104,
 ///   GB202
 /// * clusters as the press told them: TU116 (TechPowerUp on the GTX 1660 Ti), GA103 (io-tech.fi, 28 January
-///   2022), GA106 beside GA104 (Heise on the RTX 3060, September 2021), AD106 (SemiAnalysis, June 2022),
+///   2022), GA106 beside GA104 (on RTX 3060s with a GA104, September 2021), AD106 (SemiAnalysis, June 2022),
 ///   GB203 to GB207 (kopite7kimi, 11 June 2024; sold since with as many multiprocessors)
 /// * assumed, the multiprocessors of the largest card shared out: TU117 (16), GA107 (20), AD107 (24, in
 ///   another number of clusters than GB207, says kopite7kimi on 2 June 2024)
