@@ -157,6 +157,8 @@ fn scattered(number: u64, target: fn(u64) -> GuestTarget) -> Request {
 
 /// Prints all of it.
 pub fn print() {
+    // As in an aggregator.
+    gpuvmk::host::reaper::start().unwrap();
     let mut rig = Rig::new();
     rig.print("request of 24 KiB into 65,280 runs", |rig| {
         assert!(rig.carry_out(of_ranges(0), None));

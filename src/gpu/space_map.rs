@@ -10,11 +10,13 @@
 //! last one counts.
 
 mod by_target;
+mod heap_pins;
 mod run;
 
 use std::collections::BTreeMap;
 
 use self::by_target::ByTarget;
+use self::heap_pins::HeapPins;
 pub use self::run::Run;
 use super::{GpuError, HostMapping, HostRange, HostTarget, Revocation, SpaceUsage};
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
@@ -47,13 +49,20 @@ pub struct SpaceMap {
     runs: BTreeMap<u64, Run>,
     /// Those that point at system memory, by where.
     by_target: ByTarget,
+    pins: HeapPins,
     pages: u64,
 }
 
 impl SpaceMap {
     /// An address space without mappings.
     pub fn new(shape: SpaceShape) -> Self {
-        Self { shape, runs: BTreeMap::new(), by_target: ByTarget::default(), pages: 0 }
+        Self {
+            shape,
+            runs: BTreeMap::new(),
+            by_target: ByTarget::default(),
+            pins: HeapPins::default(),
+            pages: 0,
+        }
     }
 
     /// Its pages, and the host memory that they cost.
@@ -210,6 +219,7 @@ impl SpaceMap {
             self.pages = self.pages.saturating_sub(run.pages());
             gone.push(run);
         }
+        self.pins.follow(self.runs.len());
         gone
     }
 
@@ -294,12 +304,14 @@ impl SpaceMap {
         self.pages = self.pages.saturating_add(run.pages());
         self.by_target.insert(&run);
         self.runs.insert(run.va.0, run);
+        self.pins.follow(self.runs.len());
     }
 
     fn take(&mut self, va: u64) {
         if let Some(run) = self.runs.remove(&va) {
             self.by_target.remove(&run);
             self.pages = self.pages.saturating_sub(run.pages());
+            self.pins.follow(self.runs.len());
         }
     }
 }

@@ -293,3 +293,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn large_table_holds_the_heap_in_pieces_until_it_is_empty() {
+    let mut map = SpaceMap::new(SpaceShape { join: false, ..SHAPE });
+    let runs = heap_pins::RUNS as u64 * 3;
+    for n in 0..runs {
+        map.insert(&mapping(n << 12, 1, 12, system(n << 13)), u64::MAX).unwrap();
+    }
+    assert_eq!(map.pins.len(), 3);
+
+    // Freed from below, the uppermost nodes stay to the last: so do all pins.
+    let mut left = runs;
+    while left > 1 {
+        left -= u64::try_from(map.clear_some(usize::try_from(left / 2).unwrap()).len()).unwrap();
+        assert_eq!(map.pins.len(), 3, "with {left} runs");
+    }
+    map.unmap(&range((runs - 1) << 12, 1, 12), u64::MAX).unwrap();
+
+    assert_eq!((map.pins.len(), map.usage().pages), (0, 0));
+}
