@@ -17,6 +17,7 @@ use gpuvmk_gpu::{
     OwnMemory, OwnershipLedger, Progress, Renewal, Revocation, Scrub, ScrubMode, Scrubber, SpaceHandle,
     SpaceUpdate, SpaceUsage,
 };
+use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::{CardUse, DmaError, DmaMapping, SharedMemory};
 
 pub const MIB: u64 = 1 << 20;
@@ -57,6 +58,8 @@ pub struct State {
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
     pub scrubbing: BTreeMap<u64, u32>,
+    /// The clock that zeroing advances, by a nanosecond a byte.
+    pub zeroing: Option<Arc<ManualClock>>,
     /// A process still has shared memory.
     pub held: bool,
     pub renewed: Vec<(HostVram, u64)>,
@@ -477,6 +480,9 @@ impl Scrubber for FakeGpu {
             return Err(GpuError::Timeout { what: "zeroing", millis: 1 });
         }
         state.scrubbed.push((start, size));
+        if let Some(clock) = &state.zeroing {
+            clock.advance(size);
+        }
         Ok(Scrub::Done)
     }
 

@@ -31,6 +31,7 @@ impl GpuDriver for EngineScrub {
             jobs.retain(|job| !job.overlaps(start, size));
         }
         self.forget_returns(start, size)?;
+        self.by_hand.forget(start, size);
         self.inner.share_vram(start, size)
     }
 
@@ -181,6 +182,9 @@ impl Scrubber for EngineScrub {
         }
         if let Some(given) = self.follow_return(start, size) {
             return given;
+        }
+        if self.by_hand.has(start, size) {
+            return self.by_processor(start, size);
         }
         let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
         match known.map(|(index, job)| (index, *job)) {

@@ -16,6 +16,8 @@
 //! VRAM is the host's memory (a card through VFIO).
 
 mod backing;
+mod by_hand;
+mod by_processor;
 mod channel;
 mod channel_life;
 pub(super) mod commands;
@@ -31,12 +33,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
+use self::by_hand::ByHand;
 pub use self::channel::REST;
 use self::channel::{Channel, Plan};
 use self::report::Account;
 use self::rig::{Job, Rig, Seen};
 use super::budget::LOOK_AGAIN;
-use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
+use super::{GpuDriver, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 pub use gpuvmk_control_client::ScrubReport;
 use gpuvmk_host::reaper::{Account as Helper, Pending};
@@ -69,6 +72,8 @@ pub struct EngineScrub {
     progress: Instant,
     /// When pieces were begun that the driver zeroes by itself.
     begun: BTreeMap<(u64, u64), Instant>,
+    /// Pieces that the processor has begun.
+    by_hand: ByHand,
     /// Why our channel was stopped, if it was.
     stopped: Option<String>,
     shown: Option<Shown>,
@@ -122,6 +127,7 @@ impl EngineScrub {
             account: Account::default(),
             progress: Instant::now(),
             begun: BTreeMap::new(),
+            by_hand: ByHand::default(),
             stopped: None,
             shown: None,
             returns: Vec::new(),
@@ -141,7 +147,7 @@ impl EngineScrub {
     pub fn scrub_all(&mut self) -> Result<(), GpuError> {
         let (start, size) = (self.info.tenant_vram, self.info.tenant_vram_size);
         if !matches!(self.channel, Channel::Ready(_)) {
-            return self.by_processor(start, size).map(|_| ());
+            return self.at_once(start, size);
         }
         for (granule, bytes) in pieces(start.0, size, self.info.partition_granule) {
             if self.is_untouched(HostVram(granule), bytes) {
@@ -220,17 +226,6 @@ impl EngineScrub {
         Ok(())
     }
 
-    /// The same in steps, for callers that ask again, if there are files to give back.
-    fn by_processor_in_steps(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        if self.info.scrub == ScrubMode::Files
-            && self.is_of_tenants(start, size)
-            && self.begin_return(start, size, Some(Instant::now()))
-        {
-            return self.follow_return(start, size).unwrap_or(Ok(Scrub::Pending));
-        }
-        self.by_processor(start, size)
-    }
-
     /// Has a piece's pages given back to the host's kernel. False where there are no files.
     fn begin_return(&mut self, start: HostVram, size: u64, zeroes: Option<Instant>) -> bool {
         let Some((files, from)) = self.files(start, size) else { return false };
@@ -258,17 +253,6 @@ impl EngineScrub {
             None => {}
         }
         Some(Ok(Scrub::Done))
-    }
-
-    fn by_processor(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        let began = Instant::now();
-        self.inner.scrub_vram(start, size)?;
-        if self.info.scrub == ScrubMode::Engine {
-            self.account.engine(size, 0, began);
-        } else {
-            self.account.processor(size, began.elapsed());
-        }
-        Ok(Scrub::Done)
     }
 
     /// The files behind the granules that a range lies in, and where it begins in them.
@@ -302,7 +286,7 @@ impl EngineScrub {
             || !self.is_of_tenants(start, size)
             || !Rig::fits(self.inner.as_ref(), start, size)
         {
-            return self.by_processor_in_steps(start, size);
+            return self.by_processor_or_helper(start, size);
         }
         if self.is_untouched(start, size) {
             return Ok(Scrub::Untouched);
@@ -322,7 +306,7 @@ impl EngineScrub {
             Err(GpuError::Lost) => Err(GpuError::Lost),
             Err(error) => {
                 self.give_up(&error.to_string())?;
-                self.by_processor_in_steps(start, size)
+                self.by_processor_or_helper(start, size)
             }
         }
     }
@@ -331,7 +315,7 @@ impl EngineScrub {
     fn follow(&mut self, index: usize, job: Job) -> Result<Scrub, GpuError> {
         self.check_reach(job.start, job.size)?;
         let Self { inner, channel: Channel::Ready(rig), .. } = self else {
-            return self.by_processor_in_steps(job.start, job.size);
+            return self.by_processor_or_helper(job.start, job.size);
         };
         let seen = rig.look(inner.as_mut(), &job)?;
         if seen == Seen::Nothing {
@@ -343,7 +327,7 @@ impl EngineScrub {
                 None => return Ok(Scrub::Pending),
             };
             self.give_up(&why)?;
-            return self.by_processor_in_steps(job.start, job.size);
+            return self.by_processor_or_helper(job.start, job.size);
         }
         rig.hide(inner.as_mut(), &job)?;
         self.progress = Instant::now();
@@ -358,7 +342,7 @@ impl EngineScrub {
                     job.start
                 );
             }
-            return self.by_processor_in_steps(job.start, job.size);
+            return self.by_processor_or_helper(job.start, job.size);
         }
         self.account.engine(job.size, job.places(), job.began);
         // Only files have memory to give back.

@@ -6,6 +6,7 @@ use crate::limit::Limit;
 use crate::tenant::Refusal;
 use gpuvmk_gpu::scrub::{EngineScrub, SCRUB_PIECE};
 use gpuvmk_gpu::{Scrub, Scrubber as _};
+use gpuvmk_host::clock::{Clock, ManualClock};
 
 fn with(policy: ScrubPolicy) -> (Machine, Fake) {
     let (machine, fake) = machine();
@@ -126,9 +127,54 @@ fn driver_without_memory_to_lend_goes_on_with_the_processor() {
     assert!(report.fallback_reason.unwrap().contains("lends no memory"));
     assert_eq!(gpu.info().channels, 16);
 
-    assert_eq!(gpu.advance_scrub(HostVram(64 << 20), SCRUB_PIECE).unwrap(), Scrub::Done);
+    while gpu.advance_scrub(HostVram(64 << 20), SCRUB_PIECE).unwrap() != Scrub::Done {}
 
-    assert_eq!(fake.state().scrubbed, [(HostVram(64 << 20), SCRUB_PIECE)]);
+    assert_eq!(scrubbed(&fake), [(64 << 20, SCRUB_PIECE)]);
+}
+
+/// A processor that zeroes a byte in a nanosecond, and so a piece in 4 ms.
+#[test]
+fn processor_zeroes_a_piece_in_turns_that_end_by_the_clock() {
+    let (gpu, fake) = FakeGpu::hopper();
+    let clock = Arc::new(ManualClock::default());
+    fake.state().zeroing = Some(Arc::clone(&clock));
+    let mut gpu = EngineScrub::new(Box::new(gpu)).with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
+    let (first, second) = (HostVram(64 << 20), HostVram(72 << 20));
+
+    let mut longest = 0;
+    let mut turn = |start| {
+        let began = clock.now();
+        let done = gpu.advance_scrub(start, SCRUB_PIECE).unwrap();
+        longest = longest.max(clock.now() - began);
+        done
+    };
+    // Of two that are asked for in turns, each goes on where it was.
+    while turn(first) == Scrub::More {
+        assert_eq!(turn(second), Scrub::More);
+    }
+    assert_eq!(turn(second), Scrub::Done);
+
+    let mut zeroed = std::mem::take(&mut fake.state().scrubbed);
+    zeroed.sort_unstable_by_key(|(start, _)| *start);
+    fake.state().scrubbed = zeroed;
+    assert_eq!(scrubbed(&fake), [first, second].map(|start| (start.0, SCRUB_PIECE)));
+    assert!(longest <= 200_000, "{longest} ns in one turn");
+}
+
+#[test]
+fn memory_that_is_given_out_is_begun_anew_by_the_processor() {
+    let (gpu, fake) = FakeGpu::hopper();
+    let clock = Arc::new(ManualClock::default());
+    fake.state().zeroing = Some(Arc::clone(&clock));
+    let mut gpu = EngineScrub::new(Box::new(gpu)).with_clock(clock);
+    let start = HostVram(64 << 20);
+    assert_eq!(gpu.advance_scrub(start, SCRUB_PIECE).unwrap(), Scrub::More);
+
+    gpu.share_vram(start, 64 << 20).unwrap();
+    scrubbed(&fake);
+    while gpu.advance_scrub(start, SCRUB_PIECE).unwrap() != Scrub::Done {}
+
+    assert_eq!(scrubbed(&fake), [(start.0, SCRUB_PIECE)]);
 }
 
 /// A GPU that needs to be asked several times for each piece.
