@@ -95,6 +95,20 @@ pub struct Walk {
 pub trait Translation {
     /// Walks the tables for the 4 KiB at `page`.
     fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk;
+
+    /// Up to where, at most `end`, addresses behind `page` show what `walk` found there, or the memory that
+    /// follows it: at least to the end of what its entry says.
+    fn goes_on_to(&self, page: u64, walk: &Walk, end: u64, memory: &impl PhysicalMemory) -> u64 {
+        let _ = memory;
+        walk.behind(page).min(end)
+    }
+}
+
+impl Walk {
+    /// The first address behind `page` of which its entry says nothing.
+    const fn behind(&self, page: u64) -> u64 {
+        (page | ((1 << self.shift) - 1)).saturating_add(1)
+    }
 }
 
 /// A window to memory.
@@ -242,7 +256,7 @@ impl<T: Translation> Window<T> {
     }
 
     /// The memory that `[offset, offset + size)`, whole pages, shows: in pieces that each show consecutive
-    /// memory, or none. Uses the TLB, and walks tables once for each of their entries.
+    /// memory, or none. Uses the TLB, and walks tables once for each of their entries, or for many at a time.
     fn pieces(
         &self,
         offset: u64,
@@ -260,10 +274,10 @@ impl<T: Translation> Window<T> {
             let (length, found) = match self.known(page) {
                 Some(known) => (GRANULE, Ok(known)),
                 None => {
-                    let Walk { found, shift } = self.tables.walk(start, memory);
-                    let behind = (start | ((1 << shift) - 1)).saturating_add(1).min(end);
+                    let walk = self.tables.walk(start, memory);
+                    let behind = self.tables.goes_on_to(start, &walk, end, memory);
                     let until = self.first_known(page.saturating_add(1), behind.div_ceil(GRANULE));
-                    ((until << GRANULE_SHIFT).saturating_sub(start), found)
+                    ((until << GRANULE_SHIFT).saturating_sub(start), walk.found)
                 }
             };
             at = start.saturating_add(length.max(GRANULE));

@@ -13,6 +13,9 @@ pub use state::{FermiRootState, FermiTablesState};
 /// Small pages in the largest large one, of 128 KiB.
 const MOST_SMALL: usize = 32;
 
+/// Large pages that are looked at in one go.
+const AT_A_TIME: u64 = 64;
+
 /// log2 of the whole range, for which a window without tables has one answer.
 const VA_SHIFT: u8 = 40;
 
@@ -49,6 +52,19 @@ impl Translation for FermiTables {
                 walk(directory, limit, self.large_pages, page, memory)
             }
         }
+    }
+
+    fn goes_on_to(&self, page: u64, walk: &Walk, end: u64, memory: &impl PhysicalMemory) -> u64 {
+        let behind = walk.behind(page).min(end);
+        let (Root::Virtual { directory: Some(directory), limit }, Ok(first)) = (self.root, walk.found) else {
+            return behind;
+        };
+        if walk.shift != self.large_pages.page_shift() {
+            return behind;
+        }
+        let last = end.min(limit.saturating_add(1));
+        let more = large_pages_behind(directory, self.large_pages, (behind, first), last, memory);
+        behind.saturating_add(more.unwrap_or(0))
     }
 }
 
@@ -165,6 +181,59 @@ fn look_up(
         }
     }
     (Err(reason), covered)
+}
+
+/// Bytes from the border of a large page at `behind` on that large pages show, without small ones, and that
+/// continue the page before it, of which `first` is a part. Looks at some of a table only.
+fn large_pages_behind(
+    directory: PhysicalAddress,
+    large_pages: LargePages,
+    (behind, first): (u64, Mapping),
+    end: u64,
+    memory: &impl PhysicalMemory,
+) -> Option<u64> {
+    let page = 1 << large_pages.page_shift();
+    let index = large_pages.table_index(behind, large_pages.page_shift());
+    // The next table has a directory entry of its own.
+    let left =
+        large_pages.table_entries(large_pages.page_shift()).checked_sub(index).filter(|_| index > 0)?;
+    let count =
+        Some((end.saturating_sub(behind) / page).min(left).min(AT_A_TIME)).filter(|count| *count > 0)?;
+    let read = |table: PhysicalAddress, index: u64, count: u64| {
+        let address = table.address.checked_add(index.checked_mul(ENTRY_SIZE)?)?;
+        let mut raw = vec![0; usize::try_from(count.checked_mul(ENTRY_SIZE)?).ok()?];
+        memory.read_tables(PhysicalAddress { address, ..table }, &mut raw).then_some(raw)
+    };
+    let entries = |raw: Vec<u8>| raw.as_chunks::<8>().0.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
+    let pde = read(directory, large_pages.directory_index(behind), 1)?;
+    let pde = Pde::decode(u64::from_le_bytes(*pde.first_chunk()?));
+    let large: Vec<u64> = entries(read(pde.large?, index, count)?);
+    let small_at_a_page = page >> SMALL_PAGE_SHIFT;
+    let small: Vec<u64> = match pde.small {
+        Some(table) => {
+            let first = large_pages.table_index(behind, SMALL_PAGE_SHIFT);
+            entries(read(table, first, count.checked_mul(small_at_a_page)?)?)
+        }
+        None => Vec::new(),
+    };
+    let mut next = first.target.address.checked_next_multiple_of(page)?;
+    if first.target.address.is_multiple_of(page) {
+        next = next.checked_add(page)?;
+    }
+    let mut small = small.chunks(usize::try_from(small_at_a_page).ok()?);
+    let goes_on = |raw: &&u64| {
+        let no_small = small.next().is_none_or(|some| {
+            some.iter().all(|raw| *raw == 0 || matches!(Pte::decode(*raw), Err(PteDefect::NotValid)))
+        });
+        let follows = Pte::decode(**raw).is_ok_and(|pte| {
+            pte.read_only == first.read_only
+                && pte.target.aperture == first.target.aperture
+                && pte.target.address & !(page - 1) == next
+        });
+        next = next.saturating_add(page);
+        no_small && follows
+    };
+    (large.iter().take_while(goes_on).count() as u64).checked_mul(page)
 }
 
 /// True if no small page is mapped where the large one around an address lies.

@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
 
@@ -7,12 +7,12 @@ use crate::aperture::WindowFault;
 use gpuvmk_chip::AccessKind;
 use gpuvmk_chip::Aperture;
 
-/// VRAM of a mebibyte or more, with little else.
-struct Vram(RefCell<Vec<u8>>);
+/// VRAM of a mebibyte or more, with little else, and how often it was read.
+struct Vram(RefCell<Vec<u8>>, Cell<usize>);
 
 impl Vram {
     fn new(size: usize) -> Self {
-        Self(RefCell::new(vec![0; size]))
+        Self(RefCell::new(vec![0; size]), Cell::new(0))
     }
 
     fn put(&self, address: u64, value: u64) {
@@ -22,6 +22,7 @@ impl Vram {
 
 impl PhysicalMemory for Vram {
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.1.set(self.1.get() + 1);
         let memory = self.0.borrow();
         let Ok(start) = usize::try_from(address.address) else { return false };
         let range = start.checked_add(data.len()).and_then(|end| memory.get(start..end));
@@ -73,6 +74,38 @@ fn bound() -> (Vram, Window<FermiTables>) {
     let mut window = Window::<FermiTables>::default();
     window.bind_instance(vram(INSTANCE), &memory);
     (memory, window)
+}
+
+/// A host's driver asks for the files behind a partition by a window of 512 large pages, beside small ones.
+#[test]
+fn run_of_large_pages_is_found_in_few_reads() {
+    const PAGE: u64 = 128 << 10;
+    let (memory, mut window) = bound();
+    // As many as the window has, 40 of which are elsewhere and 1 for reading only.
+    for page in 2..512 {
+        let elsewhere = if (100..140).contains(&page) { 1 << 30 } else { 0 };
+        memory.put(LARGE + page * 8, pte(elsewhere + page * PAGE, page == 300));
+    }
+    window.flush_all();
+    let runs = |window: &Window<FermiTables>, first: u64, end: u64| {
+        let before = memory.1.get();
+        let runs = window.vram_runs(first * PAGE, (end - first) * PAGE, &memory);
+        (runs.ok(), memory.1.get() - before)
+    };
+
+    let (found, reads) = runs(&window, 2, 300);
+    let pages = |first: u64, end: u64, base: u64| (base + first * PAGE, (end - first) * PAGE);
+    assert_eq!(found.unwrap(), [pages(2, 100, 0), pages(100, 140, 1 << 30), pages(140, 300, 0)]);
+    assert!(reads < 60, "{reads} reads for 298 pages");
+    assert_eq!(runs(&window, 299, 301).0, None, "one is not to be written");
+    assert_eq!(runs(&window, 301, 512).0.unwrap(), [pages(301, 512, 0)]);
+
+    // A small page in the midst of one goes first.
+    memory.put(SMALL + 200 * 256, pte(0x20_0000, false));
+    let (found, _) = runs(&window, 150, 250);
+    let (before, behind) = ((150 * PAGE, 50 * PAGE), (200 * PAGE + 0x1000, 50 * PAGE - 0x1000));
+    assert_eq!(found.unwrap(), [before, (0x20_0000, 0x1000), behind]);
+    window.check_runs(190 * PAGE, 20 * PAGE, &memory);
 }
 
 #[test]
