@@ -51,8 +51,10 @@ pub(super) fn scenario(reader: &mut TableReader<'_, '_>) -> Option<Scenario> {
     let allowed = PolicyKind::allowed();
     let policy = reader.required("policy", &allowed, |v| value::word(v, &PolicyKind::ALL));
     let settings = settings(reader);
+    let switch = micros(reader, "switch", Some(150), 0, 1_000_000)?;
     let gpu = GpuModel {
-        switch: micros(reader, "switch", Some(150), 0, 1_000_000)?,
+        switch,
+        taken_for: micros(reader, "switch_taken_for", Some(as_micros(switch)), 0, 1_000_000)?,
         timeslice: micros(reader, "timeslice", Some(1000), 10, 1_000_000)?,
         late: micros(reader, "late", Some(0), 0, 1_000_000)?,
         counts: reader.defaulted("counts", true, "true or false", value::boolean)?,

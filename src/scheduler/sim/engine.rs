@@ -309,6 +309,7 @@ mod tests {
     fn two(piece: Option<Duration>) -> (EngineModel, Channels) {
         let mut engine = EngineModel::new(GpuModel {
             switch: us(10),
+            taken_for: us(10),
             timeslice: us(300),
             late: us(0),
             counts: true,

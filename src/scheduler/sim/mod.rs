@@ -14,6 +14,8 @@ mod load;
 pub mod plot;
 pub mod report;
 pub mod scenario;
+#[cfg(test)]
+mod tests;
 mod vms;
 
 use std::cmp::Reverse;
@@ -130,7 +132,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             scenario,
             scheduler: Scheduler::seeded(scenario.policy, scenario.settings, scenario.seed)
-                .with_switch_time(scenario.gpu.switch),
+                .with_switch_time(scenario.gpu.taken_for),
             now: Duration::ZERO,
             events: BinaryHeap::new(),
             planned: 0,

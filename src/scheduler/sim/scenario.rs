@@ -35,6 +35,8 @@ pub struct Scenario {
 pub struct GpuModel {
     /// Time in which an engine does no work when it changes from one VM to another.
     pub switch: Duration,
+    /// What the scheduler takes that for.
+    pub taken_for: Duration,
     /// Hardware's own turns among the channels of one runlist.
     pub timeslice: Duration,
     /// The aggregator comes up to so much too late to what is due.
