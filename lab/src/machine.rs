@@ -30,6 +30,9 @@ use crate::report::Report;
 /// How often a running machine is looked at.
 pub const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a guest may take to let go of a device.
+const UNPLUGGED: Duration = Duration::from_secs(60);
+
 /// What a guest is and does.
 #[derive(Debug, Clone)]
 pub struct MachineSpec {
@@ -205,6 +208,29 @@ impl Machine {
     /// Wakes a guest that sleeps. QEMU resets its devices on the way.
     pub fn wake(&self) -> Result<()> {
         self.tell_monitor("system_wakeup")
+    }
+
+    /// Has the guest let go of a GPU, and waits until QEMU has.
+    pub fn unplug(&self, gpu: usize) -> Result<()> {
+        let name = command::gpu_name(gpu);
+        let start = Instant::now();
+        loop {
+            match self.ask_monitor("device_del", &json!({ "id": name })) {
+                // The guest is being asked, once more or still.
+                Ok(_) => {}
+                Err(error) if error.to_string().contains("not found") => return Ok(()),
+                Err(error) if error.to_string().contains("in the process of unplug") => {}
+                Err(error) => return Err(error),
+            }
+            ensure!(start.elapsed() < UNPLUGGED, "{} does not let go of its GPU", self.spec.name);
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Plugs a GPU in again that was unplugged.
+    pub fn plug_in(&self, gpu: usize) -> Result<()> {
+        let socket = self.spec.sockets.get(gpu).context("The machine never had that GPU")?;
+        self.ask_monitor("device_add", &command::gpu(gpu, socket)).map(drop)
     }
 
     fn tell_monitor(&self, command: &str) -> Result<()> {

@@ -10,10 +10,10 @@ use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
 use programs::{
-    AT_WORK, BUSY, FAULTS, FILLED, FORGIVING_SLEEPERS, HANGS, NEIGHBOUR, RECORDED, SCAN, SCAN_AND_FILL,
-    SHORT, SLEEPERS, SLEEPS, VULKAN, WAITS,
+    AT_WORK, BUSY, FAULTS, FILLED, FORGIVING_SLEEPERS, HANGS, NEIGHBOUR, PLUGGED, RECORDED, SCAN,
+    SCAN_AND_FILL, SHORT, SLEEPERS, SLEEPS, VULKAN, WAITS,
 };
-pub use programs::{HANGS_IN_ALL, NIGHTS, everything};
+pub use programs::{HANGS_IN_ALL, NIGHTS, PLUGS, everything};
 
 /// A vGPU's memory in tests: small, so that evicting all of it does not take long.
 const VRAM_MIB: u32 = 128;
@@ -104,6 +104,8 @@ pub enum Disturbance {
     Hangs,
     /// The guest sleeps (S3) as often as [`NIGHTS`] says, and the host wakes it.
     Sleeps,
+    /// The guest's GPU is unplugged and plugged in again, as often as [`PLUGS`] says.
+    Plugged,
     /// The first guest has work that never ends, which an operator takes off; the others must not notice.
     OperatorResets,
 }
@@ -154,6 +156,8 @@ const NIGHTLY: &[&str] = &[
     "two-guests",
     "neighbour-hangs-7.2",
     "recorded",
+    "plugged",
+    "gh100-plugged",
     "devices-before-aggregator",
     "ad104-7.2",
     "ad104-debian-firmware-6.12",
@@ -310,6 +314,7 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
         with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
         with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
         with(Disturbance::Recorded, named("recorded", alone(RECORDED))),
+        with(Disturbance::Plugged, named("plugged", alone(PLUGGED))),
         with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),
         with(Disturbance::AggregatorRestarted, named("aggregator-restarted", alone(AT_WORK))),
     ]

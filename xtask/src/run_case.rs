@@ -114,6 +114,7 @@ impl Run<'_> {
             Disturbance::Recorded => self.recorded(&rig)?,
             Disturbance::OperatorResets => self.operator_resets(&rig)?,
             Disturbance::Sleeps => self.sleeps(&rig)?,
+            Disturbance::Plugged => self.plugged(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
@@ -182,6 +183,29 @@ impl Run<'_> {
         self.judge(guest.name, &guest, &outcome);
         if nights != cases::NIGHTS {
             self.problems.push(format!("it slept {nights} times, not {}", cases::NIGHTS));
+        }
+        Ok(())
+    }
+
+    fn plugged(&mut self, rig: &Rig) -> Result<()> {
+        let guest = self.victim()?;
+        let mut machine = self.workshop.start_with_monitor(&self.case.name, guest.name, rig, &guest, 0)?;
+        let mut times = 0;
+        let outcome = loop {
+            if let Some(outcome) = machine.pump(&mut |_| {})? {
+                break outcome;
+            }
+            let asked = machine.reports().iter().filter(|report| begins(report, "plug")).count();
+            if times < asked {
+                machine.unplug(0)?;
+                machine.plug_in(0)?;
+                times += 1;
+            }
+            thread::sleep(machine::LOOK);
+        };
+        self.judge(guest.name, &guest, &outcome);
+        if times != cases::PLUGS {
+            self.problems.push(format!("it was plugged in {times} times, not {}", cases::PLUGS));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Beside, MachineSpec, fits_socket_address};
 use crate::qemu::Qemu;
@@ -107,12 +107,7 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
         );
         let port = index + 1;
         command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}{link}"));
-        let mut device = json!({
-            "driver": "vfio-user-pci",
-            "id": format!("gpu{index}"),
-            "bus": format!("rp{port}"),
-            "socket": { "type": "unix", "path": socket },
-        });
+        let mut device = gpu(index, socket);
         // Some function with a driver: what it is for is all the same.
         let other = |bus: &str, place: &str| format!("virtio-balloon-pci,bus={bus}{port},addr={place}");
         let beside = match spec.beside {
@@ -138,6 +133,21 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
     command.arg("-kernel").arg(&spec.kernel.image).arg("-initrd").arg(&spec.initramfs);
     command.arg("-append").arg(kernel_command_line(spec));
     Ok(command)
+}
+
+/// A GPU as QEMU takes it, on its command line and from its monitor.
+pub fn gpu(index: usize, socket: &Path) -> Value {
+    json!({
+        "driver": "vfio-user-pci",
+        "id": gpu_name(index),
+        "bus": format!("rp{}", index + 1),
+        "socket": { "type": "unix", "path": socket },
+    })
+}
+
+/// What QEMU calls it.
+pub fn gpu_name(index: usize) -> String {
+    format!("gpu{index}")
 }
 
 /// The name of the block node with which QEMU refuses to migrate.
@@ -225,7 +235,7 @@ mod tests {
         let words = arguments(&spec(&["/run/a.sock", "/run/b.sock"])).unwrap();
         assert!(words.contains(&"pcie-root-port,id=rp2,chassis=2,slot=2".to_owned()));
         let device = words.iter().find(|word| word.contains("b.sock")).unwrap();
-        let device: serde_json::Value = serde_json::from_str(device).unwrap();
+        let device: Value = serde_json::from_str(device).unwrap();
         assert_eq!(device["driver"], "vfio-user-pci");
         assert_eq!(device["bus"], "rp2");
         assert_eq!(device["socket"], json!({ "type": "unix", "path": "/run/b.sock" }));
@@ -249,7 +259,7 @@ mod tests {
             spec.beside = beside;
             let words = arguments(&spec).unwrap();
             let device = words.iter().find(|word| word.contains("a.sock")).unwrap();
-            let device: serde_json::Value = serde_json::from_str(device).unwrap();
+            let device: Value = serde_json::from_str(device).unwrap();
             assert_eq!(device["addr"], place);
             assert!(words.contains(&other.to_owned()), "{words:?}");
         }

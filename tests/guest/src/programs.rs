@@ -23,6 +23,7 @@ mod host;
 mod load;
 mod mapping;
 mod nvk;
+mod plug;
 mod probe;
 mod reload;
 mod residue;
@@ -47,7 +48,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 36] = [
+const PROGRAMS: [(&str, Program); 37] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -70,6 +71,7 @@ const PROGRAMS: [(&str, Program); 36] = [
     ("soak", soak::run),
     ("suspend", suspend::run),
     ("reload", reload::run),
+    ("plug", plug::run),
     ("bench", bench::run),
     ("suite", suite::run),
     ("bandwidth", bandwidth::run),
@@ -88,7 +90,7 @@ const PROGRAMS: [(&str, Program); 36] = [
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "sleep" | "host" | "card" | "takeover" | "debian")
+    matches!(program, "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian")
 }
 
 /// A program's options, as `name=value` words.

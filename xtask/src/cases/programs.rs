@@ -75,6 +75,10 @@ pub const SLEEPS: &[&str] =
     &["probe", "copy:largest=65537", "suspend:sleep=deep:times=2", "copy:largest=65537", "fence"];
 /// How often that is.
 pub const NIGHTS: u32 = 2;
+/// Is unplugged and plugged in again, and works as at first.
+pub const PLUGGED: &[&str] = &["probe", "copy:largest=65537", "plug", "copy:largest=65537", "plug", "fence"];
+/// How often that is.
+pub const PLUGS: usize = 2;
 pub const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 /// Many processes' threads sleep for the ends of their work.
 pub const SLEEPERS: &[&str] = &["probe", "sleepers:count=10000"];
