@@ -17,13 +17,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use card::{Card, FIRST_IOVA};
-use gpuvmk::addr::{GpuVa, HostVram};
+use gpuvmk::addr::{GpuVa, HostVram, Iova};
 use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::host;
 use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTarget};
-use gpuvmk::pci::mapping::{Access, Mapping};
+use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk::pci::{DmaBacking, DmaMapping};
 use tenant::{copy_words, method, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -189,6 +190,48 @@ fn what_no_tenant_has_is_not_mapped() {
         assert!(rig.driver.share_vram(at(start, offset), size).is_err(), "{offset:#x}+{size:#x}");
     }
     assert!(rig.driver.share_vram(HostVram(0), GRANULE).is_err(), "the host's own");
+}
+
+/// The kernel holds what a card reaches in place, which takes long.
+#[test]
+fn another_thread_than_the_owner_tells_the_card_of_memory_and_takes_it_away() {
+    let mut rig = Rig::new();
+    let start = rig.first();
+    let _memory = rig.partition(start, 16 * MIB);
+    let space = rig.driver.create_space().unwrap();
+    let iova = rig.driver.info().first_iova;
+    let file = create_memory_file(c"ram", 8 * MIB).unwrap();
+    let filled = Mapping::of_file(file.as_fd(), 0, 6 * MIB, Access::ReadWrite).unwrap();
+    filled.fill(0, 6 * MIB, 1).unwrap();
+    let backing = Some(DmaBacking { fd: file, offset: 0 });
+    let ram = DmaMapping { iova: iova.0, size: 8 * MIB, writable: true, backing, owner: None };
+    rig.card.told_by();
+
+    rig.driver.dma_map(ram).unwrap();
+    assert_eq!(rig.card.told_by(), [], "it is not reached before it is named");
+    let named = |va, offset, pages| HostMapping {
+        target: HostTarget::System { iova: Iova(iova.0 + offset), coherent: true },
+        ..page(va, start, pages)
+    };
+    let maps = [page(VA, start, 1024), named(VA + 16 * MIB, 0x1000, 1024)];
+    rig.driver.update_space(space, &[], &maps, u64::MAX).unwrap();
+    let told = rig.card.told_by();
+    assert_eq!((told.len(), rig.card.ranges_from(iova.0)), (2 + 3, 3));
+    assert!(!told.contains(&std::thread::current().id()));
+
+    // What its back end has not filled stays a fault.
+    let unfilled = named(VA + 64 * MIB, 7 * MIB, 1);
+    let error = rig.driver.update_space(space, &[], &[unfilled], u64::MAX).unwrap_err();
+    assert!(error.to_string().contains("back end"), "{error}");
+    assert_eq!(rig.driver.space_usage(space).unwrap().pages, 2048);
+
+    rig.driver.revoke_system(space, iova, 8 * MIB).unwrap();
+    rig.driver.dma_unmap(iova, 8 * MIB).unwrap();
+    rig.driver.clear_space(space).unwrap();
+    rig.driver.scrub_vram(start, 16 * MIB).unwrap();
+    let taken = rig.card.told_by();
+    assert_eq!((taken.len(), rig.card.ranges_from(FIRST_IOVA + start.0)), (2 + 3, 0));
+    assert!(!taken.contains(&std::thread::current().id()));
 }
 
 #[test]

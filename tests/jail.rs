@@ -77,6 +77,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Pbdma
         | Role::Engine
         | Role::Pinner
+        | Role::CardPinner
         | Role::CardInterrupts
         | Role::Doorbells
         | Role::CardDoorbells

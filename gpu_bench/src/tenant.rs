@@ -74,6 +74,8 @@ impl Tenant {
         let window = Mapping::granted(&[piece], Access::ReadWrite).map_err(memory)?;
         let file = create_memory_file(c"gpuvmk-rehearsal", GUEST_RAM)?;
         let ram = Mapping::of_file(file.as_fd(), 0, GUEST_RAM, Access::ReadWrite).map_err(memory)?;
+        // As a device back end does.
+        ram.populate(0, GUEST_RAM)?;
         let backing = Some(DmaBacking { fd: file, offset: 0 });
         driver.dma_map(DmaMapping {
             iova: RAM_IOVA,

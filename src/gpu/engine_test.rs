@@ -126,6 +126,8 @@ impl<'a> Stage<'a> {
         let fd = create_memory_file(RAM_NAME, SIZE)?;
         let ram = Mapping::of_file(fd.as_fd(), 0, SIZE, Access::ReadWrite)
             .map_err(|error| GpuError::Invalid(error.to_string()))?;
+        // A driver holds in place what is there.
+        ram.populate(0, SIZE)?;
         let own = memory(driver)?.take(OWN_SIZE)?;
         let backing = Some(DmaBacking { fd, offset: 0 });
         driver.dma_map(DmaMapping { iova: iova.0, size: SIZE, writable: true, backing, owner: None })?;

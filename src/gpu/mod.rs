@@ -18,6 +18,7 @@ mod info;
 pub mod init_script;
 mod ledger;
 mod mapping;
+mod order_threads;
 mod own_channel;
 pub mod register;
 pub mod rm;

@@ -57,6 +57,8 @@ pub enum Role {
     Control,
     /// Aggregator with a real GPU: holds VMs' memory in place for it.
     Pinner,
+    /// Aggregator with a card: lets it reach VMs' memory.
+    CardPinner,
     /// Aggregator: accepts device back ends, and gives each a porter.
     Gate,
     /// Aggregator: owns the socket of one device back end.
@@ -91,7 +93,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Session,
         Self::Door,
         Self::Events,
@@ -108,6 +110,7 @@ impl Role {
         Self::CardSession,
         Self::Control,
         Self::Pinner,
+        Self::CardPinner,
         Self::Gate,
         Self::Porter,
         Self::Reaper,
@@ -144,6 +147,7 @@ impl Role {
             Self::CardSession => "card-session",
             Self::Control => "control",
             Self::Pinner => "pinner",
+            Self::CardPinner => "card-pinner",
             Self::Gate => "gate",
             Self::Porter => "porter",
             Self::Reaper => "reaper",
@@ -187,7 +191,7 @@ impl Role {
             Self::Owner | Self::RmOwner | Self::CardOwner => Some("aggregator"),
             Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
-            Self::Pinner => Some("pinner"),
+            Self::Pinner | Self::CardPinner => Some("pinner"),
             Self::Gate => Some("gate"),
             Self::Porter => Some("porter"),
             Self::Reaper => Some("reaper"),
@@ -223,6 +227,7 @@ impl Role {
         match (self, what) {
             (Self::Owner, Drives::RealGpu) => Self::RmOwner,
             (Self::Owner, Drives::Card) => Self::CardOwner,
+            (Self::Pinner, Drives::Card) => Self::CardPinner,
             (Self::Session, Drives::Card) => Self::CardSession,
             (Self::Vmm, Drives::MachineWithCard) => Self::CardVmm,
             (Self::Processor, Drives::MachineWithCard) => Self::CardProcessor,
@@ -272,6 +277,7 @@ impl Role {
             Self::CardSession => device::CARD_SESSION,
             Self::Control => aggregator::CONTROL,
             Self::Pinner => aggregator::PINNER,
+            Self::CardPinner => aggregator::CARD_PINNER,
             Self::Gate => aggregator::GATE,
             Self::Porter => aggregator::PORTER,
             Self::Reaper => aggregator::REAPER,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
@@ -31,13 +32,15 @@ pub struct Card {
     writes: AtomicU64,
     /// The memory that it reaches.
     reached: Mutex<BTreeMap<u64, u64>>,
+    /// Who told it of memory, or took some away.
+    told_by: Mutex<Vec<ThreadId>>,
 }
 
 impl Card {
     pub fn new(vram: u64) -> Arc<Self> {
         let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap();
         let (reads, writes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { gpu, reads, writes, reached: Mutex::default() })
+        Arc::new(Self { gpu, reads, writes, reached: Mutex::default(), told_by: Mutex::default() })
     }
 
     /// Loads and stores so far.
@@ -48,6 +51,11 @@ impl Card {
     /// How many ranges from a bus address on it reaches.
     pub fn ranges_from(&self, iova: u64) -> usize {
         self.reached.lock().unwrap().range(iova..).count()
+    }
+
+    /// The threads that told it of memory, or took some away, since the last call.
+    pub fn told_by(&self) -> Vec<ThreadId> {
+        std::mem::take(&mut *self.told_by.lock().unwrap())
     }
 
     /// Who owns what, for a GPU whose tenants' VRAM is elsewhere.
@@ -73,12 +81,14 @@ impl PciFunction for Card {
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
         let (iova, size) = (mapping.iova, mapping.size);
+        self.told_by.lock().unwrap().push(std::thread::current().id());
         self.gpu.dma_map(mapping)?;
         self.reached.lock().unwrap().insert(iova, size);
         Ok(())
     }
 
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        self.told_by.lock().unwrap().push(std::thread::current().id());
         self.gpu.dma_unmap(iova, size)?;
         self.reached.lock().unwrap().remove(&iova);
         Ok(())

@@ -8,24 +8,28 @@
 //! The driver's own page tables and instance blocks, which it writes often, are kept like that too
 //! ([`super::memory`]).
 //!
-//! Each partition is a file, made when it is shared. A granule is mapped for the card's DMA when a page
-//! table, or a channel's USERD, first names it, and unmapped when it is zeroed. A bus address is 4 GiB plus
-//! the address in VRAM, so that runs of pages stay runs.
+//! Each partition is a file, made when it is shared. The card is told of a granule when a page table, or a
+//! channel's USERD, first names it, and reaches it no more before it is zeroed ([`super::reach`]). A bus
+//! address is 4 GiB plus the address in VRAM, so that runs of pages stay runs.
 
 mod memory;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use self::memory::iova;
 pub(super) use self::memory::{GRANULE, HostBacked};
-use crate::{GpuError, HostMapping, HostTarget};
+use super::reach::{Memory, PIECE, Reach};
+use crate::{Budget, GpuError, HostMapping, HostTarget, Progress};
 use gpuvmk_chip::addr::{HostVram, Iova};
-use gpuvmk_pci::{PciFunction, SharedMemory};
+use gpuvmk_pci::{DmaBacking, DmaMapping, SharedMemory};
+
+// What goes back to the kernel as a whole is what the card is told of as a whole.
+const _: () = assert!(GRANULE == PIECE);
 
 /// Tenants' VRAM in the host's memory: one file for each partition, by its first byte in VRAM.
 pub(super) struct HostBackedVram {
-    function: Arc<dyn PciFunction>,
+    /// What the card reaches of it, and of guests' memory.
+    pub(super) reach: Reach,
     /// Tenants' part of VRAM.
     start: u64,
     end: u64,
@@ -37,8 +41,8 @@ type Part = (u64, u64, u64);
 
 impl HostBackedVram {
     /// For tenants' VRAM `[start, end)`, whole granules.
-    pub(super) fn new(function: Arc<dyn PciFunction>, start: u64, end: u64) -> Self {
-        Self { function, start, end, host_backed: BTreeMap::new() }
+    pub(super) fn new(reach: Reach, start: u64, end: u64) -> Self {
+        Self { reach, start, end, host_backed: BTreeMap::new() }
     }
 
     /// The first bus address behind them all, a multiple of 4 GiB.
@@ -58,68 +62,91 @@ impl HostBackedVram {
         let Some(end) = end.filter(|_| whole) else {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are no partition")));
         };
+        // Of whom had it before, all is gone already but for what nobody asked for.
         for (old, ..) in self.parts(start.0, end) {
-            if let Some(memory) = self.host_backed.get_mut(&old) {
-                memory.forget(self.function.as_ref(), 0, u64::MAX)?;
-            }
+            let size = self.host_backed.get(&old).map_or(0, HostBacked::size);
+            self.reach.withdraw(iova(old), size)?;
             self.host_backed.remove(&old);
         }
         let memory = HostBacked::new(start.0, size)?;
+        let backing = Some(DmaBacking { fd: memory.shared()?.fd, offset: 0 });
+        let all = DmaMapping { iova: iova(start.0).0, size, writable: true, backing, owner: None };
+        self.reach.announce(all, Memory::Host)?;
         let shared = memory.shared()?;
         self.host_backed.insert(start.0, memory);
         Ok(vec![shared])
     }
 
-    /// Drops the memory of partitions that end in a range. The card no longer reaches it, and the next
-    /// partition there gets fresh memory.
-    pub(super) fn release(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+    /// Drops the memory of partitions that end in a range, for as long as the budget lasts. The card no
+    /// longer reaches it then, and the next partition there gets fresh memory.
+    pub(super) fn advance_drop(
+        &mut self,
+        start: HostVram,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let end = start.0.saturating_add(size);
         for (first, _, to) in self.parts(start.0, end) {
-            if let Some(memory) = self.host_backed.get_mut(&first)
-                && to == memory.size()
-            {
-                memory.forget(self.function.as_ref(), 0, u64::MAX)?;
-                self.host_backed.remove(&first);
+            let size = self.host_backed.get(&first).map_or(0, HostBacked::size);
+            if to == size {
+                match self.reach.advance_withdraw(iova(first), size, budget)? {
+                    Progress::Done => self.host_backed.remove(&first),
+                    progress => return Ok(progress),
+                };
             }
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
-    /// Fills a range with zeros, and gives its pages back to the host's kernel where no engine needs them at
-    /// their place.
-    pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+    /// Fills a range with zeros. Whole granules are taken from the card, for as long as the budget lasts, and
+    /// given back to the host's kernel.
+    pub(super) fn advance_scrub(
+        &mut self,
+        start: HostVram,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let end = start.0.saturating_add(size);
         for (first, from, to) in self.parts(start.0, end) {
-            if let Some(memory) = self.host_backed.get_mut(&first) {
-                memory.zero(self.function.as_ref(), from, to)?;
+            let Some(memory) = self.host_backed.get_mut(&first) else { continue };
+            // Before: what the card knows is locked, and would stay as it is behind a hole.
+            if let Some((inner, outer)) = memory::granules(from, to) {
+                let at = iova(first.saturating_add(inner));
+                match self.reach.advance_release(at, outer.saturating_sub(inner), budget)? {
+                    Progress::Done => {}
+                    progress => return Ok(progress),
+                }
             }
+            memory.zero(from, to)?;
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
-    /// The mapping with a target that engines reach. The memory that it names is mapped for the card's DMA.
-    pub(super) fn resolve(&mut self, mapping: &HostMapping) -> Result<HostMapping, GpuError> {
-        let HostTarget::Vram(at) = mapping.target else { return Ok(*mapping) };
-        if !self.hold(at) {
-            return Ok(*mapping);
-        }
+    /// The mapping with a target that engines reach. None while the card is being told of a part of it.
+    pub(super) fn resolve(&mut self, mapping: &HostMapping) -> Result<Option<HostMapping>, GpuError> {
         let size = u64::from(mapping.pages) << mapping.page_shift.min(30);
-        let iova = self.reach(at, size)?;
-        Ok(HostMapping { target: HostTarget::System { iova, coherent: true }, ..*mapping })
+        let (iova, coherent) = match mapping.target {
+            HostTarget::System { iova, coherent } => (iova, coherent),
+            HostTarget::Vram(at) if self.hold(at) => (self.place(at, size)?, true),
+            HostTarget::Vram(_) => return Ok(Some(*mapping)),
+        };
+        let held = self.reach.hold(iova, size)?;
+        Ok(held.then_some(HostMapping { target: HostTarget::System { iova, coherent }, ..*mapping }))
     }
 
-    /// Lets the card reach a range; returns where.
-    pub(super) fn reach(&mut self, at: HostVram, size: u64) -> Result<Iova, GpuError> {
-        let end = at.0.saturating_add(size);
-        let parts = self.parts(at.0, end);
+    /// Lets the card reach a page, and returns where.
+    pub(super) fn reach_now(&mut self, at: HostVram, size: u64) -> Result<Iova, GpuError> {
+        let iova = self.place(at, size)?;
+        self.reach.hold_now(iova)?;
+        Ok(iova)
+    }
+
+    /// Where the card finds a range, once it was told of it.
+    fn place(&self, at: HostVram, size: u64) -> Result<Iova, GpuError> {
+        let parts = self.parts(at.0, at.0.saturating_add(size));
         let covered: u64 = parts.iter().map(|(_, from, to)| to.saturating_sub(*from)).sum();
         if covered != size || size == 0 {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {at} are no tenant's memory")));
-        }
-        for (first, from, to) in parts {
-            if let Some(memory) = self.host_backed.get_mut(&first) {
-                memory.map_for_dma(self.function.as_ref(), from, to)?;
-            }
         }
         Ok(iova(at.0))
     }

@@ -16,6 +16,7 @@ mod events;
 mod host_backed;
 mod idle;
 mod memory;
+mod reach;
 mod script;
 mod space;
 mod tables;
@@ -33,6 +34,7 @@ use self::events::Interrupts;
 use self::host_backed::HostBackedVram;
 use self::idle::IdleCounters;
 use self::memory::HostMemory;
+use self::reach::Memory;
 use self::space::Space;
 use self::window::Bar1;
 use super::scrub::ScrubReport;
@@ -130,9 +132,13 @@ impl GpuDriver for RegisterDriver {
         let Self { host_backed, bus, bar1, memory, .. } = self;
         match host_backed {
             Some(host_backed) => {
+                let mut budget = Budget::unlimited();
                 // A little at a time, so that little is left to be freed when a file goes.
-                host_backed.scrub(start, size)?;
-                host_backed.release(start, size)?;
+                if host_backed.advance_scrub(start, size, &mut budget)? != Progress::Done
+                    || host_backed.advance_drop(start, size, &mut budget)? != Progress::Done
+                {
+                    return Ok(Renewal::Waits);
+                }
             }
             None => {
                 for (start, size) in granules_that_end_in(start.0, size, granule, limit) {
@@ -153,7 +159,11 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
-        Ok(self.bus.function().dma_map(mapping)?)
+        match &mut self.host_backed {
+            Some(host_backed) => host_backed.reach.announce(mapping, Memory::Guest)?,
+            None => self.bus.function().dma_map(mapping)?,
+        }
+        Ok(())
     }
 
     fn advance_dma_unmap(
@@ -162,6 +172,9 @@ impl GpuDriver for RegisterDriver {
         size: u64,
         budget: &mut Budget,
     ) -> Result<Progress, GpuError> {
+        if let Some(host_backed) = &mut self.host_backed {
+            return host_backed.reach.advance_withdraw(iova, size, budget);
+        }
         self.bus.function().dma_unmap(iova.0, size)?;
         budget.spend(budget::CALL);
         Ok(Progress::Done)
@@ -205,11 +218,11 @@ impl GpuDriver for RegisterDriver {
         let resolve = |mapping: &HostMapping| match host_backed {
             // Memory that the card cannot reach stays a fault.
             Some(host_backed) => host_backed.resolve(mapping).map_err(GpuError::as_unmappable),
-            None => Ok(*mapping),
+            None => Ok(Some(*mapping)),
         };
         let updated = space.advance_update(memory, update, resolve, table_budget, budget);
         // Engines must see what was done before an error, too: the caller waits for the end only.
-        if !matches!(updated, Ok(Progress::More)) {
+        if !matches!(updated, Ok(Progress::More | Progress::Waits)) {
             space.flush(bus)?;
         }
         updated
@@ -249,7 +262,7 @@ impl GpuDriver for RegisterDriver {
         let Self { bus, memory, bar1, host_backed, contexts, channels, .. } = self;
         let userd = match host_backed {
             Some(host_backed) if host_backed.hold(spec.userd) => {
-                let Iova(address) = host_backed.reach(spec.userd, USERD_SIZE)?;
+                let Iova(address) = host_backed.reach_now(spec.userd, USERD_SIZE)?;
                 PhysicalAddress { aperture: Aperture::SystemCoherent, address }
             }
             _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
@@ -360,7 +373,10 @@ impl Scrubber for RegisterDriver {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         self.check_tenant_memory(start, size)?;
         match &mut self.host_backed {
-            Some(host_backed) => host_backed.scrub(start, size)?,
+            Some(host_backed) => match host_backed.advance_scrub(start, size, &mut Budget::unlimited())? {
+                Progress::Done => {}
+                Progress::More | Progress::Waits => return Ok(Scrub::Pending),
+            },
             None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)?,
         }
         Ok(Scrub::Done)

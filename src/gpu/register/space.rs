@@ -82,13 +82,13 @@ impl Space {
         SpaceUsage { table_bytes: self.table_bytes, pages }
     }
 
-    /// Unmaps, then maps, for as long as the budget lasts. Engines may use old translations until the next
-    /// flush.
+    /// Unmaps, then maps, for as long as the budget lasts. `resolve` says where a mapping points for engines,
+    /// and nothing while that is not yet so. Engines may use old translations until the next flush.
     pub(super) fn advance_update(
         &mut self,
         memory: &mut HostMemory,
         update: &mut SpaceUpdate,
-        mut resolve: impl FnMut(&HostMapping) -> Result<HostMapping, GpuError>,
+        mut resolve: impl FnMut(&HostMapping) -> Result<Option<HostMapping>, GpuError>,
         table_budget: u64,
         budget: &mut Budget,
     ) -> Result<Progress, GpuError> {
@@ -112,10 +112,15 @@ impl Space {
             // Pages of 64 KiB are 16 entries each.
             let entries = if mapping.page_shift == 16 { 16 } else { 1 };
             let some = HostMapping { pages: mapping.pages.min(SOME_PAGES / entries), ..*mapping };
-            update.mapped(u64::from(some.pages) << some.page_shift);
+            let bytes = u64::from(some.pages) << some.page_shift;
             match resolve(&some) {
-                Ok(some) => self.map(memory, &some, table_budget)?,
+                Ok(None) => return Ok(Progress::Waits),
+                Ok(Some(resolved)) => {
+                    update.mapped(bytes);
+                    self.map(memory, &resolved, table_budget)?;
+                }
                 Err(error) => {
+                    update.mapped(bytes);
                     // Whatever was mapped there is not what the guest wants: it goes.
                     let HostMapping { va, pages, page_shift, .. } = some;
                     update.unmap.push_back(HostRange { va, pages, page_shift });

@@ -14,7 +14,7 @@ use super::channels::{Channels, EngineTable, MAX_CHANNELS};
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::events::Events;
 use super::open_error::OpenError;
-use super::pinner::{PinContext, Pinner, Threads};
+use super::pinner::{self, PinContext, Pinner};
 use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{Cleaner, GRANULE, Vram};
@@ -113,8 +113,9 @@ impl RmDriver {
             node: Arc::new(device.file().try_clone_to_owned()?),
             client: device.client.root(),
             device: device.device,
+            takes_holes: false,
         };
-        let pinner = Box::new(Threads::start(&context, &wake)?);
+        let pinner = Box::new(pinner::start(&context, &wake)?);
         let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
         Self::with_helpers(device, doorbell, helpers, facts, (table, chip), vram)
     }

@@ -34,6 +34,17 @@ pub enum RmError {
         #[source]
         source: gpuvmk_pci::mapping::MapError,
     },
+    /// A part of a VM's memory that nobody has filled.
+    #[error(
+        "{size:#x} bytes of a VM's memory, from {start:#x} of its file on, are not all there: whoever holds \
+         them in place would make them, which is for the VM's device back end to do"
+    )]
+    Unfilled {
+        /// Offset in the file.
+        start: u64,
+        /// Bytes from there.
+        size: u64,
+    },
 }
 
 impl RmError {
@@ -49,7 +60,7 @@ impl RmError {
     pub fn status(&self) -> Option<RmStatus> {
         match self {
             Self::Refused { status, .. } => Some(*status),
-            Self::System { .. } | Self::Mapping { .. } => None,
+            Self::System { .. } | Self::Mapping { .. } | Self::Unfilled { .. } => None,
         }
     }
 }

@@ -1,36 +1,37 @@
 //! Pins and unpins tenants' memory for the GPU, on other threads than the one that owns the GPU.
 //!
-//! Pinning [`PIECE`] bytes takes the kernel some 20 ms the first time, longer where it has to make room.
-//! Unpinning and unmapping take long as well. So the owner gives orders and polls for the answers. Each
-//! tenant has one request under way, and so mostly one order: no tenant waits for many orders of another.
+//! Pinning takes the kernel long where it has to make room first, and unpinning and unmapping take long as
+//! well. So the owner gives orders and polls for the answers. Each tenant has one request under way, and so
+//! mostly one order: no tenant waits for many orders of another.
+//!
+//! Pages that are not there would be made by whoever pins them, in the aggregator's name. So a piece with a
+//! hole is refused: a device back end has filled its guest's memory in blocks of [`PIECE`] bytes before it
+//! asks for it. What is taken out of the file between the look and the call is made here all the same.
 //!
 //! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own
 //! locks.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::abi::Handle;
 use super::error::RmError;
 use super::kernel::{Kernel, NewPages};
+use crate::order_threads::OrderThreads;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_host::reaper;
-use gpuvmk_jail::{self as jail, Role};
-use gpuvmk_pci::mapping::{Access, Mapping};
+use gpuvmk_jail::Role;
+use gpuvmk_pci::dma::BLOCK;
+use gpuvmk_pci::mapping::{Access, Mapping, unbacked};
 
-/// Bytes of a file that become one object: large enough to be few, small enough that first touching them all
-/// takes some 20 ms.
-pub const PIECE: u64 = 64 << 20;
+/// Bytes of a file that become one object: what a device back end fills at a time.
+pub const PIECE: u64 = BLOCK;
 
 /// A file of a tenant: the tenant's number, and the file's device and inode.
 pub type FileId = (usize, u64, u64);
 
 /// A piece of a file: the file, and the piece's index in it.
 pub type Key = (FileId, u64);
-
-/// Threads that carry orders out: a tenant whose memory takes long has one.
-const THREADS: usize = 4;
 
 /// Something to do.
 #[derive(Debug)]
@@ -84,6 +85,8 @@ pub struct PinContext {
     pub client: Handle,
     /// The device, parent of the objects.
     pub device: Handle,
+    /// True where pages that are not there may be made: for tests with more memory than their machine has.
+    pub takes_holes: bool,
 }
 
 impl PinContext {
@@ -113,8 +116,11 @@ impl PinContext {
         let start = index.saturating_mul(PIECE);
         let length = u64::try_from(stat.st_size).unwrap_or(0) / PAGE_SIZE * PAGE_SIZE;
         let size = length.saturating_sub(start).min(PIECE);
-        let memory = Mapping::of_file(file.as_fd(), start, size, Access::ReadWrite)
-            .map_err(|source| RmError::Mapping { what: "a piece of a VM's memory", source })?;
+        let cannot = |source| RmError::Mapping { what: "a piece of a VM's memory", source };
+        if !self.takes_holes && unbacked(file.as_fd(), start, size, 0).map_err(cannot)? > 0 {
+            return Err(RmError::Unfilled { start, size });
+        }
+        let memory = Mapping::of_file(file.as_fd(), start, size, Access::ReadWrite).map_err(cannot)?;
         let new =
             NewPages { client: self.client, device: self.device, object, memory: &memory, offset: 0, size };
         self.kernel
@@ -134,48 +140,23 @@ pub trait Pinner: Send {
 }
 
 /// Threads that do.
-pub struct Threads {
-    orders: Sender<Order>,
-    answers: Receiver<Answer>,
-}
+pub type Threads = OrderThreads<Order, Answer>;
 
-impl Threads {
-    /// Starts them. Each answer makes `wake` readable.
-    ///
-    /// # Errors
-    /// The kernel gives no thread.
-    pub fn start(context: &PinContext, wake: &Arc<OwnedFd>) -> std::io::Result<Self> {
-        let (orders, taken) = channel::<Order>();
-        let (told, answers) = channel();
-        let taken = Arc::new(Mutex::new(taken));
-        for _ in 0..THREADS {
-            let (context, wake, taken, told) =
-                (context.clone(), Arc::clone(wake), Arc::clone(&taken), told.clone());
-            std::thread::Builder::new().name("pinner".to_owned()).spawn(move || {
-                jail::enter(Role::Pinner);
-                loop {
-                    let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    // No more orders: the owner is gone, and with it the receiver of answers.
-                    let Ok(order) = order else { return };
-                    if told.send(context.carry_out(order)).is_err() {
-                        return;
-                    }
-                    // It fails only when the counter is full, and then the owner looks anyway.
-                    let _ = rustix::io::write(&wake, &1_u64.to_ne_bytes());
-                }
-            })?;
-        }
-        Ok(Self { orders, answers })
-    }
+/// Starts them. Each answer makes `wake` readable.
+///
+/// # Errors
+/// The kernel gives no thread.
+pub fn start(context: &PinContext, wake: &Arc<OwnedFd>) -> std::io::Result<Threads> {
+    let context = context.clone();
+    OrderThreads::start("pinner", Role::Pinner, Some(wake), move |order| context.carry_out(order))
 }
 
 impl Pinner for Threads {
     fn order(&mut self, order: Order) {
-        // The threads end with this, and not before.
-        let _ = self.orders.send(order);
+        Self::order(self, order);
     }
 
     fn answer(&mut self) -> Option<Answer> {
-        self.answers.try_recv().ok()
+        Self::answer(self)
     }
 }

@@ -27,12 +27,14 @@ use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
 use super::kernel::OpenFiles;
-use super::pinner::PIECE;
 use crate::scrub::{self, SCRUB_PIECE};
 use crate::{GpuError, Renewal, Scrub};
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+
+/// Bytes of a partition in system memory that become one object.
+const HOST_OBJECT: u64 = 64 << 20;
 
 /// Page size of memory objects, and so the granule of partitions.
 pub const GRANULE: u64 = 2 << 20;
@@ -467,10 +469,10 @@ fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     let node = device.file().try_clone_to_owned()?;
     let (objects, window) = (Vec::new(), Some(Window { file, memory }));
     let mut partition =
-        Partition { size, objects, piece: PIECE, host: true, dirty: true, window, watched: None };
+        Partition { size, objects, piece: HOST_OBJECT, host: true, dirty: true, window, watched: None };
     let mut at = 0;
     while at < size {
-        let length = size.saturating_sub(at).min(PIECE);
+        let length = size.saturating_sub(at).min(HOST_OBJECT);
         let memory = &partition.window()?.memory;
         let made = device.client.alloc_pages(node.as_fd(), device.device, memory, at, length);
         match made {

@@ -29,7 +29,7 @@ pub(super) struct Iommu {
 
 /// The memory that the card reaches at an address: a part of a file that is mapped as a whole.
 #[derive(Clone, Debug)]
-struct Piece {
+pub(super) struct Piece {
     memory: Arc<Mapping>,
     offset: u64,
     size: u64,
@@ -47,14 +47,35 @@ impl Iommu {
         Self { kernel, mapped: BTreeMap::new(), own: MemoryOwner::new(MAX_MAPPINGS) }
     }
 
-    /// Lets the card reach memory.
-    pub(super) fn map(&mut self, mapping: &DmaMapping) -> Result<(), DmaError> {
+    /// The owner of mappings that name none.
+    pub(super) fn owner(&self) -> MemoryOwner {
+        self.own.clone()
+    }
+
+    /// Memory that the card is to reach, mapped here and with all of its pages there: the kernel has a lock
+    /// while it pins them, for which others wait.
+    pub(super) fn prepare(own: &MemoryOwner, mapping: &DmaMapping) -> Result<Piece, DmaError> {
         let DmaMapping { iova, size, writable, .. } = *mapping;
         let invalid = |why| DmaError::Invalid { iova, size, why };
         if size == 0 || !iova.is_multiple_of(PAGE_SIZE) || !size.is_multiple_of(PAGE_SIZE) {
             return Err(invalid("address and size must be multiples of 4096, and the size not 0"));
         }
-        let end = iova.checked_add(size).ok_or(invalid("it wraps"))?;
+        iova.checked_add(size).ok_or(invalid("it wraps"))?;
+        if !writable {
+            return Err(invalid("memory that the card may only read is not supported"));
+        }
+        let cannot = |source| DmaError::Backing { iova, size, source };
+        let backing = mapping.backing.as_ref().ok_or(invalid("there is no file behind it"))?;
+        let owner = mapping.owner.as_ref().unwrap_or(own);
+        let (memory, offset) = owner.memory(backing, size, writable).map_err(|error| cannot(as_io(error)))?;
+        memory.populate(offset, size).map_err(cannot)?;
+        Ok(Piece { memory, offset, size })
+    }
+
+    /// Lets the card reach memory.
+    pub(super) fn map(&mut self, iova: u64, piece: Piece) -> Result<(), DmaError> {
+        let size = piece.size;
+        let end = iova.saturating_add(size);
         let before = self.mapped.range(..end).next_back();
         if before.is_some_and(|(start, mapping)| start.saturating_add(mapping.size) > iova) {
             return Err(DmaError::Overlap { iova, size });
@@ -62,17 +83,7 @@ impl Iommu {
         if self.mapped.len() >= MOST {
             return Err(DmaError::TooMany(MOST));
         }
-        if !writable {
-            return Err(invalid("memory that the card may only read is not supported"));
-        }
-        let backing = mapping.backing.as_ref().ok_or(invalid("there is no file behind it"))?;
-        let owner = mapping.owner.as_ref().unwrap_or(&self.own);
-        let (memory, offset) = owner.memory(backing, size, writable).map_err(|error| DmaError::Backing {
-            iova,
-            size,
-            source: as_io(error),
-        })?;
-        self.map_piece(iova, Piece { memory, offset, size })
+        self.map_piece(iova, piece)
     }
 
     /// Tells the kernel of a piece.
@@ -220,6 +231,11 @@ mod tests {
         DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }), owner: None }
     }
 
+    fn map(iommu: &mut Iommu, mapping: &DmaMapping) -> Result<(), DmaError> {
+        let piece = Iommu::prepare(&iommu.owner(), mapping)?;
+        iommu.map(mapping.iova, piece)
+    }
+
     fn iommu() -> (Arc<FakeKernel>, Iommu) {
         let kernel = Arc::new(FakeKernel::default());
         (Arc::clone(&kernel), Iommu::new(kernel))
@@ -228,8 +244,8 @@ mod tests {
     #[test]
     fn kernel_is_told_of_each_range_once() {
         let (kernel, mut iommu) = iommu();
-        iommu.map(&memory(0x10_000, 4)).unwrap();
-        iommu.map(&memory(0x14_000, 1)).unwrap();
+        map(&mut iommu, &memory(0x10_000, 4)).unwrap();
+        map(&mut iommu, &memory(0x14_000, 1)).unwrap();
         assert_eq!(*kernel.mapped.lock().unwrap(), [(0x10_000, 0x4000), (0x14_000, 0x1000)].into());
         assert_eq!(iommu.usage(), (2, 5 * PAGE_SIZE));
 
@@ -241,12 +257,18 @@ mod tests {
     #[test]
     fn ranges_that_overlap_are_refused_and_parts_may_go() {
         let (kernel, mut iommu) = iommu();
-        iommu.map(&memory(0x10_000, 4)).unwrap();
+        map(&mut iommu, &memory(0x10_000, 4)).unwrap();
         for start in [0xf_000, 0x10_000, 0x13_000] {
-            assert!(matches!(iommu.map(&memory(start, 4)), Err(DmaError::Overlap { .. })), "{start:#x}");
+            assert!(
+                matches!(map(&mut iommu, &memory(start, 4)), Err(DmaError::Overlap { .. })),
+                "{start:#x}"
+            );
         }
         for (start, pages) in [(0x20_001, 1), (u64::MAX - 0xfff, 1)] {
-            assert!(matches!(iommu.map(&memory(start, pages)), Err(DmaError::Invalid { .. })), "{start:#x}");
+            assert!(
+                matches!(map(&mut iommu, &memory(start, pages)), Err(DmaError::Invalid { .. })),
+                "{start:#x}"
+            );
         }
         iommu.unmap(0x11_000, 0x2000).unwrap();
         assert_eq!(*kernel.mapped.lock().unwrap(), [(0x10_000, 0x1000), (0x13_000, 0x1000)].into());
@@ -258,7 +280,7 @@ mod tests {
     #[test]
     fn limit_of_locked_memory_is_named() {
         let mut iommu = Iommu::new(Arc::new(FakeKernel { full: true, ..FakeKernel::default() }));
-        let error = iommu.map(&memory(0, 1)).unwrap_err();
+        let error = map(&mut iommu, &memory(0, 1)).unwrap_err();
         let why = std::error::Error::source(&error).unwrap().to_string();
         assert!(why.contains("LimitMEMLOCK"), "{why}");
         assert_eq!(iommu.usage(), (0, 0));

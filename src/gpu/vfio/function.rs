@@ -269,7 +269,9 @@ impl PciFunction for VfioFunction {
         if self.lost.load(Ordering::Relaxed) {
             return Err(DmaError::DeviceLost);
         }
-        self.iommu().map(&mapping)
+        let own = self.iommu().owner();
+        let piece = Iommu::prepare(&own, &mapping)?;
+        self.iommu().map(mapping.iova, piece)
     }
 
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {

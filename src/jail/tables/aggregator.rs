@@ -82,8 +82,32 @@ pub(crate) const PINNER: &[&[Rule]] = &[
         SYS_fstatfs rare "needs NVIDIA's driver": "how large its pages are";
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs NVIDIA's driver": "a second descriptor of the same file";
+        SYS_lseek rare "needs NVIDIA's driver": "whether its back end has filled it";
         SYS_close rare "needs NVIDIA's driver": "the same";
         SYS_write rare "needs NVIDIA's driver": "wakes the owner, log";
+    },
+];
+
+/// Lets a card reach VMs' memory, and takes it away.
+pub(crate) const CARD_PINNER: &[&[Rule]] = &[
+    BASE,
+    END,
+    FACTS,
+    rules! {
+        SYS_ioctl(1 Test::Field { mask: 0xffff_ff00, value: 0x3b00 })
+            rare "needs a card at vfio-pci": "VFIO's calls";
+        SYS_statx rare "needs a card at vfio-pci": "how long a VM's memory is";
+        SYS_fstatfs rare "needs a card at vfio-pci": "how large its pages are";
+        SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs a card at vfio-pci": "whether a file is memory";
+        SYS_fcntl(1 Test::int(F_GETFL))
+            rare "needs a card at vfio-pci": "whether its sender may write to it";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
+            rare "needs a card at vfio-pci": "a second descriptor of the same file";
+        SYS_lseek rare "needs a card at vfio-pci": "whether its back end has filled it";
+        SYS_prlimit64(0 Test::Is(0), 2 Test::Is(0))
+            rare "needs a card at vfio-pci": "how much memory may be locked, where that is too little";
+        SYS_close rare "needs a card at vfio-pci": "what a VM had";
+        SYS_write rare "needs a card at vfio-pci": "log";
     },
 ];
 

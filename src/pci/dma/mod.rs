@@ -87,8 +87,8 @@ pub struct DmaSpace {
     populated: Mutex<BTreeSet<u64>>,
 }
 
-/// Bytes that are populated together.
-const BLOCK: u64 = 2 << 20;
+/// Bytes that are populated together, and that a physical GPU holds in place together.
+pub const BLOCK: u64 = 2 << 20;
 
 impl Default for DmaSpace {
     fn default() -> Self {
@@ -175,7 +175,8 @@ impl DmaSpace {
     }
 
     /// Allocates the memory of `[address, address + size)` now, charged to this process. Otherwise the
-    /// process that first touches a page is charged for it. A block of 2 MiB is done once.
+    /// process that first touches a page is charged for it. A block of 2 MiB is done once, and with it what
+    /// its file has in the same blocks: a physical GPU's driver holds these in place as a whole.
     ///
     /// # Errors
     /// There is no memory.
@@ -196,7 +197,10 @@ impl DmaSpace {
             let (first, last) = (range.first.max(block * BLOCK), range.last.min(block_end.saturating_sub(1)));
             let size = (last - first).saturating_add(1);
             if let Some((memory, offset)) = &range.memory {
-                memory.populate(offset.saturating_add(first - range.first), size)?;
+                let from = offset.saturating_add(first - range.first);
+                let to = from.saturating_add(size).next_multiple_of(BLOCK).min(memory.size());
+                let from = from / BLOCK * BLOCK;
+                memory.populate(from, to.saturating_sub(from))?;
             }
             if size == BLOCK {
                 self.known_blocks().insert(block);

@@ -74,24 +74,10 @@ impl HostBacked {
         Ok(())
     }
 
-    /// Takes the granules that begin in `[from, to)` from the card.
-    pub(super) fn forget(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
-        for offset in self.mapped.range(from..to).copied().collect::<Vec<_>>() {
-            function.dma_unmap(self.iova(offset).0, GRANULE)?;
-            self.mapped.remove(&offset);
-        }
-        Ok(())
-    }
-
-    /// Fills `[from, to)` with zeros; whole granules are taken from the card, and given back to the host's
-    /// kernel.
-    pub(super) fn zero(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
-        let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
-        if inner >= outer {
-            return self.fill(from, to);
-        }
-        // Before: what the card knows is locked, and would stay as it is behind a hole.
-        self.forget(function, inner, outer)?;
+    /// Fills `[from, to)` with zeros; whole granules, which the card does not reach, are given back to the
+    /// host's kernel.
+    pub(super) fn zero(&mut self, from: u64, to: u64) -> Result<(), GpuError> {
+        let Some((inner, outer)) = granules(from, to) else { return self.fill(from, to) };
         scrub::give_back(&[self.shared()?], inner, outer)?;
         self.fill(from, inner)?;
         self.fill(outer, to)
@@ -104,6 +90,12 @@ impl HostBacked {
         let filled = self.memory.fill(from, to.saturating_sub(from), 0);
         filled.map_err(|error| GpuError::Invalid(error.to_string()))
     }
+}
+
+/// The whole granules in `[from, to)`.
+pub(super) fn granules(from: u64, to: u64) -> Option<(u64, u64)> {
+    let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
+    (inner < outer).then_some((inner, outer))
 }
 
 /// Where the card finds what is in place of an address in VRAM.
