@@ -37,6 +37,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(19, "endless-acquire", &[L, Q], "semaphores that nobody releases").hang(),
     raw(20, "endless-copy", &[L, Q], "copies of 16 TiB").hang().short(),
     raw(21, "repeated-hangs", &[L], "endless work, taken away and started again, as fast as it goes").hang(),
+    unlisted("shader-abuse", &[Q], "launches of code that is none, is not mapped or overwrites itself, with sizes beyond all limits and descriptions that make no sense").short(),
+    unlisted("shader-hangs", &[L, Q], "endless loops, barriers that wait for nobody, a million blocks, descriptions that launch themselves, endless macros").hang().short(),
     raw(22, "fault-storm", &[L], "a channel that faults, freed and made again, as fast as it goes"),
     raw(23, "interrupt-storm", &[L], "notifications at full speed, every leaf enabled, none acknowledged"),
     raw(24, "channel-exhaustion", &[R], "more channels than were granted"),

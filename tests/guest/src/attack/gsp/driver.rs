@@ -58,6 +58,20 @@ const BYTES: usize = 0x1_2000;
 /// The subchannels of the host unit and of the copy class.
 pub const HOST: Subchannel = Subchannel(0);
 pub const COPY: Subchannel = Subchannel(4);
+/// Subchannels of the graphics engine's classes.
+pub const THREED: Subchannel = Subchannel(0);
+pub const COMPUTE: Subchannel = Subchannel(1);
+
+/// The engine that a channel is of, and the object that it has there.
+#[derive(Debug, Clone, Copy)]
+struct Seat {
+    engine: u32,
+    runlist: u32,
+    subchannel: Subchannel,
+    class: u32,
+    /// What the object is made with.
+    parameters: &'static [u32],
+}
 
 /// A GPU whose GSP is up, with a client, a device and an address space.
 #[derive(Debug)]
@@ -78,8 +92,7 @@ pub struct Channel {
     pub memory: Piece,
     put: u32,
     fence: u32,
-    /// The class of its copies.
-    copy: u32,
+    seat: Seat,
 }
 
 impl<'a> Gpu<'a> {
@@ -158,10 +171,29 @@ impl<'a> Gpu<'a> {
 
     /// A channel that runs, with a copy object.
     pub fn channel(&mut self, space: &mut Space, id: u16) -> Result<Channel> {
+        let class = self.generation.copy;
+        let parameters = &[1, ENGINE];
+        let seat = Seat { engine: ENGINE, runlist: RUNLIST, subchannel: COPY, class, parameters };
+        self.channel_of(space, id, seat)
+    }
+
+    /// A channel of the graphics engine that runs, with a compute object.
+    pub fn compute_channel(&mut self, space: &mut Space, id: u16) -> Result<Channel> {
+        const GRAPHICS: u32 = 1;
+        let class = self.generation.compute;
+        let parameters = &[];
+        self.channel_of(
+            space,
+            id,
+            Seat { engine: GRAPHICS, runlist: 0, subchannel: COMPUTE, class, parameters },
+        )
+    }
+
+    fn channel_of(&mut self, space: &mut Space, id: u16, seat: Seat) -> Result<Channel> {
         let va = 0x1000_0000 + u64::from(id) * 0x10_0000;
         let memory = self.memory.take(BYTES, 0x1000)?;
         space.map(self.memory, va, Target::Memory(memory.physical), BYTES as u64)?;
-        let mut channel = Channel { id, va, memory, put: 0, fence: 0, copy: self.generation.copy };
+        let mut channel = Channel { id, va, memory, put: 0, fence: 0, seat };
         self.install(&mut channel)?;
         Ok(channel)
     }
@@ -173,13 +205,12 @@ impl<'a> Gpu<'a> {
         for offset in [GP_GET, GP_PUT] {
             self.write_vram(userd + offset, 0);
         }
-        let parameters = Self::channel_parameters(channel.id, channel.va, userd);
+        let Seat { engine, class, parameters: object, .. } = channel.seat;
+        let mut parameters = Self::channel_parameters(channel.id, channel.va, userd);
+        put(&mut parameters, 0x80, &[engine]);
         ensure_ok(self.alloc(DEVICE, CHANNEL + id, self.generation.channel, &parameters)?, "no channel")?;
-        ensure_ok(
-            self.alloc(CHANNEL + id, OBJECT + id, channel.copy, &words(&[1, ENGINE]))?,
-            "no copy object",
-        )?;
-        ensure_ok(self.control(CHANNEL + id, BIND, &words(&[ENGINE]))?, "not bound")?;
+        ensure_ok(self.alloc(CHANNEL + id, OBJECT + id, class, &words(object))?, "no object")?;
+        ensure_ok(self.control(CHANNEL + id, BIND, &words(&[engine]))?, "not bound")?;
         ensure_ok(self.control(CHANNEL + id, SCHEDULE, &[1, 0])?, "not scheduled")
     }
 
@@ -205,12 +236,12 @@ impl<'a> Gpu<'a> {
         self.card.set(INVALIDATE, 0x8000_0001);
     }
 
-    /// Commands that bind the copy class, followed by `work` and a fence.
+    /// Commands that bind the channel's class, followed by `work` and a fence.
     pub fn fenced(channel: &mut Channel, work: &Commands) -> Commands {
         channel.fence += 1;
         let [high, low] = split(channel.va + FENCE);
         let mut commands = Commands::new();
-        commands.methods(COPY, 0, &[channel.copy]);
+        commands.methods(channel.seat.subchannel, 0, &[channel.seat.class]);
         commands.extend(work);
         // Once the engine is idle.
         commands.methods(HOST, 0x5c, &[low, high, channel.fence, 0, 1 | 1 << 20]);
@@ -233,13 +264,17 @@ impl<'a> Gpu<'a> {
     pub fn submit_entry(&self, channel: &mut Channel, entry: u64) {
         self.memory.store64(channel.memory, channel.put as usize * 8, entry);
         channel.put = (channel.put + 1) % RING;
-        self.ring(channel.id, channel.put);
+        self.ring_on(channel.seat.runlist, channel.id, channel.put);
     }
 
     /// Stores GP_PUT and rings.
     pub fn ring(&self, id: u16, put: u32) {
+        self.ring_on(RUNLIST, id, put);
+    }
+
+    fn ring_on(&self, runlist: u32, id: u16, put: u32) {
         self.write_vram(userd(id) + GP_PUT, put);
-        self.card.set(DOORBELL, self.generation.token(RUNLIST, id.into()));
+        self.card.set(DOORBELL, self.generation.token(runlist, id.into()));
     }
 
     /// Does `work` and waits for its end.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use anyhow::{Result, bail};
+use gpuvmk_chip::gh100::methods::compute;
+use gpuvmk_chip::qmd::layout::{Layout, V2_2, V3_0, V4_0, V5_0};
 
 use super::space::Format;
 use crate::attack::card::Card;
@@ -27,6 +29,15 @@ pub struct Generation {
     token: u32,
     /// What always reads the same beside straps: the first register, and how many.
     constants: &'static [(u32, u32)],
+    /// Classes of drawing and of compute.
+    pub threed: u32,
+    pub compute: u32,
+    /// How a launch is described.
+    pub launch: &'static Layout,
+    /// The method that launches it.
+    pub signal: u16,
+    /// A branch to itself (BRA): Hopper has other bits of its distance.
+    pub branch: u128,
 }
 
 /// How GSP is booted.
@@ -84,6 +95,11 @@ const TURING: Generation = Generation {
     token: 0,
     // The last are fuses of the display.
     constants: &[ROM, SEC2_FUSES, GSP_FUSES, FIRMWARE_READERS, FIRMWARE_PROGRESS, (SCALED, 1), (0x2_1c00, 2)],
+    threed: 0xc597,
+    compute: 0xc5c0,
+    launch: &V2_2,
+    signal: compute::SEND_SIGNALING_PCAS_B,
+    branch: 0x000f_c000_0383_ffff_ffff_fff0_0000_7947,
 };
 
 const AMPERE: Generation = Generation {
@@ -101,10 +117,14 @@ const AMPERE: Generation = Generation {
         (MEBIBYTES, 1),
         (0x82_0c04, 1),
     ],
+    threed: 0xc797,
+    compute: 0xc7c0,
+    launch: &V3_0,
+    signal: compute::SEND_SIGNALING_PCAS2_B,
     ..TURING
 };
 
-const ADA: Generation = Generation { chipsets: 0x190..0x1a0, ..AMPERE };
+const ADA: Generation = Generation { chipsets: 0x190..0x1a0, threed: 0xc997, compute: 0xc9c0, ..AMPERE };
 
 const HOPPER: Generation = Generation {
     chipsets: 0x180..0x190,
@@ -117,6 +137,11 @@ const HOPPER: Generation = Generation {
     token: 0,
     // The last says that FSP is up.
     constants: &[ROM, FUSES, (MEBIBYTES, 1), (0x2_00bc, 1)],
+    threed: 0xcb97,
+    compute: 0xcbc0,
+    launch: &V4_0,
+    signal: compute::SEND_SIGNALING_PCAS2_B,
+    branch: 0x000f_c000_0383_ffff_ffff_fffc_00fc_7947,
 };
 
 /// Tokens name a runlist, and say so.
@@ -126,6 +151,9 @@ const BLACKWELL: Generation = Generation {
     channel: 0xca6f,
     copy: 0xcab5,
     token: 1 << 30,
+    threed: 0xce97,
+    compute: 0xcec0,
+    launch: &V5_0,
     constants: &[ROM, FUSES, (MEBIBYTES, 1), (0xad_00bc, 1)],
     ..HOPPER
 };

@@ -11,6 +11,7 @@ mod generation;
 mod queues;
 mod registers;
 mod rpc;
+mod shaders;
 mod space;
 mod tables;
 
@@ -69,6 +70,8 @@ fn means(name: &str) -> Option<Means> {
         "endless-acquire" => channels::endless_acquire,
         "doorbell-storm" => channels::doorbells,
         "register-storm" => registers::storm,
+        "shader-abuse" => shaders::abuse,
+        "shader-hangs" => shaders::hangs,
         "table-loops" => tables::loops,
         "table-flood" => tables::flood,
         "repeated-hangs" => |stage| on_rig::<ByFsp>(stage, |rig, time| work::hangs(rig, time, |_| {})),
