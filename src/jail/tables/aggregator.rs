@@ -104,7 +104,7 @@ pub(crate) const CARD_PINNER: &[&[Rule]] = &[
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs a card at vfio-pci": "a second descriptor of the same file";
         SYS_lseek rare "needs a card at vfio-pci": "whether its back end has filled it";
-        SYS_prlimit64(0 Test::Is(0), 2 Test::Is(0))
+        SYS_prlimit64(0 Test::Is(0))
             rare "needs a card at vfio-pci": "how much memory may be locked, where that is too little";
         SYS_close rare "needs a card at vfio-pci": "what a VM had";
         SYS_write rare "needs a card at vfio-pci": "log";
