@@ -38,7 +38,7 @@ fn tests_named_for_the_predecessors_defects_exist() {
 #[test]
 fn attacks_named_for_the_predecessors_defects_exist() {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let lists = ["fermi.rs", "hopper.rs"]
+    let lists = ["fermi.rs", "gsp.rs"]
         .map(|file| fs::read_to_string(tree.join("tests/attacks/src").join(file)).unwrap());
     let text = fs::read_to_string(tree.join("docs/predecessors.md")).unwrap();
     let mut named = 0_usize;

@@ -5,7 +5,7 @@
 //! neither can know an attack that the other does not.
 
 mod fermi;
-mod hopper;
+mod gsp;
 pub mod peers;
 
 /// Words that the victim writes at the start of each page of its buffers; nobody else may ever find them
@@ -148,7 +148,7 @@ impl Attack {
 pub fn on(target: Target) -> &'static [Attack] {
     match target {
         Target::Fermi => fermi::ATTACKS,
-        Target::Gsp => hopper::ATTACKS,
+        Target::Gsp => gsp::ATTACKS,
     }
 }
 
