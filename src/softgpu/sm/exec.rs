@@ -11,6 +11,7 @@ mod half;
 mod integer;
 mod memory;
 mod special;
+mod tensor;
 
 use gpuvmk_isa::Opcode as O;
 
@@ -100,6 +101,7 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
             integer::bits(warp, op, pool, mask)?;
         }
         O::Imnmx | O::Vimnmx | O::Uvimnmx | O::Viaddmnmx => integer::pick(warp, op, pool, mask)?,
+        O::Idp4a | O::Idp2a => integer::dot(warp, op, pool, mask)?,
         O::P2r | O::R2p => integer::packed_predicates(warp, op, pool, mask)?,
         O::Fadd | O::Fmul | O::Ffma | O::Fmnmx | O::Fsel | O::Fset | O::Fsetp | O::Fchk | O::Mufu => {
             float::run(warp, op, pool, mask)?;
@@ -118,6 +120,7 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Fswzadd => {
             cross::run(warp, op, pool, mask)?;
         }
+        O::Hmma | O::Imma | O::Movm => tensor::run(warp, op, pool)?,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => special::run(warp, context, op, mask)?,
         _ => return control::run(warp, op, pool, mask),
     }

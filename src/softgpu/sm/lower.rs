@@ -1,6 +1,7 @@
 //! Decoded instructions to [`Op`]s of one launch: registers become rows, constants become immediates.
 
 mod detail;
+mod products;
 
 use std::collections::HashMap;
 
@@ -116,6 +117,22 @@ impl Lower<'_> {
         Ok(Some((Source { row, high: following(row), ..Source::ZERO }, place)))
     }
 
+    /// Masks that stand where others have tables, and those of WARPSYNC, which are in one of three places.
+    fn masks(&mut self, instruction: &Instruction, op: &mut Op) -> Result<(), Cause> {
+        let mask = match op.opcode {
+            Opcode::P2r | Opcode::R2p => instruction.operand(Role::Table),
+            Opcode::Warpsync => {
+                let held = instruction.operand(Role::A).or_else(|| instruction.operand(Role::Table));
+                Some(held.unwrap_or(Operand::Imm(u32::MAX)))
+            }
+            _ => None,
+        };
+        if mask.is_some() {
+            op.b = self.source(mask, false)?;
+        }
+        Ok(())
+    }
+
     /// An instruction as an operation.
     pub fn instruction(&mut self, instruction: &Instruction) -> Result<Op, Cause> {
         let opcode = instruction.opcode();
@@ -134,7 +151,7 @@ impl Lower<'_> {
         let guard = instruction.guard;
         // Operations of the uniform unit are guarded by uniform predicates; those that leave the lanes are
         // not.
-        let bank = if uniform && !matches!(opcode, Opcode::R2ur | Opcode::S2ur) { 8 } else { 0 };
+        let bank = if uniform && !leaves_lanes(opcode) { 8 } else { 0 };
         let mut op = Op {
             opcode,
             uniform,
@@ -148,9 +165,15 @@ impl Lower<'_> {
                 .map(|role| predicate(role).unwrap_or(Condition::ALWAYS)),
             detail: Detail::None,
         };
+        self.masks(instruction, &mut op)?;
         op.detail = self.detail(instruction, &mut op)?;
         Ok(op)
     }
+}
+
+/// Operations whose result is the warp's, and whose operands are the lanes'.
+const fn leaves_lanes(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::R2ur | Opcode::S2ur | Opcode::Redux | Opcode::Voteu)
 }
 
 const fn is_double(opcode: Opcode) -> bool {
@@ -158,7 +181,7 @@ const fn is_double(opcode: Opcode) -> bool {
 }
 
 const fn wide_addend(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::ImadWide | Opcode::UimadWide)
+    matches!(opcode, Opcode::ImadWide | Opcode::UimadWide | Opcode::ImadHi | Opcode::UimadHi)
 }
 
 /// The row behind one; that of zero is followed by itself.

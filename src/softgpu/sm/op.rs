@@ -94,6 +94,71 @@ pub struct Place {
     pub scale: u8,
 }
 
+/// Elements of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elements {
+    /// Floats: of the factors, and of the sum.
+    Floats {
+        /// F16, BF16 or TF32.
+        factors: Format,
+        /// F16 or F32.
+        accumulator: Format,
+    },
+    /// Integers, whose sum has 32 bits.
+    Integers {
+        /// 4 or 8.
+        bits: u8,
+        /// Whether the factors are signed.
+        signed: (bool, bool),
+        /// The sum is clamped.
+        saturate: bool,
+    },
+}
+
+impl Elements {
+    /// Bits of a factor.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Floats { factors, .. } => factors.bits(),
+            Self::Integers { bits, .. } => bits as u32,
+        }
+    }
+
+    /// How many of them a register holds: one of TF32, which has its upper bits.
+    #[must_use]
+    pub const fn packed(self) -> usize {
+        match self.bits() {
+            4 => 8,
+            8 => 4,
+            16 => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// A product of matrices: `rows` by `depth` times `depth` by 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// 8 or 16.
+    pub rows: usize,
+    /// Terms of a sum, 64 at most.
+    pub depth: usize,
+    /// What they are of.
+    pub elements: Elements,
+}
+
+/// IDP: a sum of products of parts of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dot {
+    /// Parts of the first word are bytes, else halves: two products.
+    pub bytes: bool,
+    /// Halves are multiplied with the upper bytes of the second word.
+    pub high: bool,
+    /// Whether parts are signed.
+    pub signed: (bool, bool),
+}
+
 /// Modifiers of an operation, by what it is.
 #[derive(Clone, Copy, Debug)]
 pub enum Detail {
@@ -136,6 +201,10 @@ pub enum Detail {
         /// Results are 1.0, not all ones.
         number: bool,
     },
+    /// FMNMX and HMNMX2.
+    Extreme(half::Mode, float::Extreme),
+    /// DSETP.MIN and DSETP.MAX: whether the larger number is asked for, and how results are combined.
+    Pick(bool, BoolOp),
     /// SHF.
     Shift(Funnel),
     /// PRMT.
@@ -154,8 +223,8 @@ pub enum Detail {
     FloatFloat(Format, Format, float::Mode),
     /// A float to an integer.
     FloatInteger(Format, convert::Integer, float::Mode),
-    /// An integer to a float.
-    IntegerFloat(convert::Integer, Format, Rounding),
+    /// An integer to a float; the integer's lowest bit in its word.
+    IntegerFloat(convert::Integer, Format, Rounding, u8),
     /// F2FP.
     Pack(convert::Pack),
     /// MUFU.
@@ -174,6 +243,10 @@ pub enum Detail {
     Barrier(u8),
     /// SHFL.
     Shuffle(Shuffle),
+    /// HMMA and IMMA.
+    Matrix(Matrix),
+    /// IDP.
+    Dot(Dot),
     /// A choice among few: VOTE, MATCH, REDUX, BAR.
     Choice(u8, u8),
 }

@@ -1,25 +1,34 @@
-//! Random instructions that are legal, that work on registers alone, and that give the same each time.
+//! Instances: instructions of compiled kernels with the registers, predicates and immediates of a program.
 //!
-//! A word is made by turning bits of a legal one over, as long as the decoder takes it. So every field and
-//! value that the decoder's table has is met, and none that it has not.
+//! Only words that a compiler made are used, since a GPU refuses combinations of fields that look legal. An
+//! instance reads what no instance writes, and writes registers that are stored right after it: what one
+//! gives does not depend on another.
 
-use gpuvmk_isa::{Arch, Bits, Code, Opcode, Operand, Reg, Role, UPred, UReg, Word, codes, decode};
+use gpuvmk_isa::{Arch, Instruction, Opcode, Operand, Pred, Reg, Role, UPred, UReg, Word, decode};
 
 use crate::random::Random;
 use crate::template::GUARD;
 
-/// Registers that are only read, and those that are read and written.
-const READ: (u8, u8) = (16, 32);
-const WRITTEN: (u8, u8) = (32, 64);
+/// Registers with operands.
+pub(crate) const READ: (u8, u8) = (16, 32);
 
-/// Uniform registers that are read and written.
-const UNIFORM: (u8, u8) = (4, 16);
+/// First of four registers that take results.
+pub(crate) const RESULT: u8 = 32;
+
+/// Uniform registers with operands.
+pub(crate) const UNIFORM: (u8, u8) = (4, 16);
+
+/// First of two uniform registers that take results.
+pub(crate) const UNIFORM_RESULT: u8 = 16;
+
+/// Predicates below are read, and there are as many uniform ones that are.
+const CONDITIONS: u32 = 4;
+
+/// Predicates from here on take results, and uniform ones.
+pub(crate) const RESULT_PREDICATE: u8 = 4;
 
 /// Bytes of constant bank 0 that hold random words.
 const CONSTANTS: (u16, u16) = (0x220, 0x400);
-
-/// Turns of a bit that are tried for one instruction.
-const TURNS: usize = 160;
 
 /// Operations that work on registers alone, and on nothing that differs from run to run.
 const SUBJECTS: &[Opcode] = &[
@@ -101,9 +110,19 @@ const SUBJECTS: &[Opcode] = &[
     Opcode::Redux,
     Opcode::Shfl,
     Opcode::R2ur,
+    Opcode::Idp4a,
+    Opcode::Idp2a,
+    Opcode::Hmma,
+    Opcode::Imma,
+    Opcode::Bmma,
+    Opcode::Dmma,
+    Opcode::Movm,
+    Opcode::Elect,
+    Opcode::Up2ur,
 ];
 
-/// Operations whose result comes when it comes: a scoreboard tells. The others take a fixed time.
+/// Operations whose result comes when it comes: a scoreboard tells, as it does in all that NVIDIA's compiler
+/// makes for SM 9.0. The others take a fixed time, doubles among them.
 const BY_SCOREBOARD: &[Opcode] = &[
     Opcode::Popc,
     Opcode::Flo,
@@ -114,18 +133,11 @@ const BY_SCOREBOARD: &[Opcode] = &[
     Opcode::F2f,
     Opcode::F2i,
     Opcode::I2f,
-    Opcode::I2i,
-    Opcode::I2ip,
-    Opcode::Dadd,
-    Opcode::Dmul,
-    Opcode::Dfma,
-    Opcode::Dsetp,
     Opcode::Movm,
+    Opcode::Dmma,
     Opcode::Match,
     Opcode::Redux,
     Opcode::Shfl,
-    Opcode::R2ur,
-    Opcode::Imma,
 ];
 
 /// True for an operation whose result a scoreboard tells.
@@ -152,119 +164,155 @@ fn is_wide(opcode: Opcode) -> bool {
         Opcode::Mufu,
         Opcode::Hmma,
         Opcode::Imma,
+        Opcode::Bmma,
+        Opcode::Dmma,
         Opcode::Movm,
         Opcode::Match,
         Opcode::Shf,
+        Opcode::Cs2r,
     ];
     wide.contains(&opcode)
 }
 
-/// True for an operation that the warp does once, or whose lanes look at each other: under a predicate it
-/// depends on uniform ones, which are not stored, or on lanes that do not take part.
-fn is_of_the_warp(opcode: Opcode) -> bool {
-    let others = [Opcode::R2ur, Opcode::Vote, Opcode::Voteu, Opcode::Match, Opcode::Redux, Opcode::Shfl];
-    opcode.name().starts_with('U') || others.contains(&opcode)
+/// An instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its word.
+    pub word: Word,
+    /// What it does.
+    pub opcode: Opcode,
+    /// Words of results that are stored: two more than most operations write tell what they should not.
+    pub words: u8,
+    /// A lanes' predicate is among its results: all are stored.
+    pub predicates: bool,
+    /// A uniform register, or a uniform predicate, is.
+    pub uniform: (bool, bool),
 }
 
-/// What random instructions of a version are made from: a legal word of each code.
-#[derive(Debug)]
-pub struct Source {
-    arch: Arch,
-    seeds: Vec<Word>,
+impl Instance {
+    /// What a word of [`confined`] stores.
+    #[must_use]
+    pub fn of(arch: Arch, word: Word) -> Option<Self> {
+        let instruction = decode(arch, word).ok()?;
+        let opcode = instruction.opcode();
+        let mut it =
+            Self { word, opcode, words: 0, predicates: opcode == Opcode::R2p, uniform: (false, false) };
+        for (role, operand) in instruction.operands() {
+            match (role, operand) {
+                (Role::Dst, Operand::Reg(..)) => it.words = if is_wide(opcode) { 4 } else { 2 },
+                (Role::Dst, Operand::UReg(..)) => (it.words, it.uniform.0) = (it.words.max(2), true),
+                (Role::PDst0 | Role::PDst1, Operand::Pred(..)) => it.predicates = true,
+                (Role::PDst0 | Role::PDst1, Operand::UPred(UPred(0..=6), _)) => {
+                    (it.words, it.uniform.1) = (4, true);
+                }
+                _ => {}
+            }
+        }
+        (it.slots() != 0).then_some(it)
+    }
+
+    /// Words that each thread stores.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        usize::from(self.words) + usize::from(self.predicates)
+    }
 }
 
-/// A word of a code that the decoder takes, if one of the usual settings of unused fields makes one.
-fn seed(arch: Arch, code: Code) -> Option<Word> {
-    const TRUE: [u8; 6] = [81, 84, 87, 77, 68, 24];
-    let bare = Word::default().with_code(code).with(GUARD, 7);
-    (0..1_u32 << TRUE.len()).find_map(|settings| {
-        let set = TRUE.iter().enumerate().filter(|(index, _)| settings >> index & 1 != 0);
-        let word = set.fold(bare, |word, (_, low)| word.with(Bits { lo: *low, len: 3 }, 7));
-        decode(arch, word).ok().map(|_| word)
+/// The mnemonic with its modifiers, and, of operations that lanes do together, whether all of them do.
+#[must_use]
+pub fn label(instruction: &Instruction) -> String {
+    let text = instruction.to_string();
+    let guarded = text.starts_with('@');
+    let mnemonic = text.split(' ').nth(usize::from(guarded)).unwrap_or_default();
+    let together = [Opcode::R2ur, Opcode::Vote, Opcode::Voteu, Opcode::Match, Opcode::Redux, Opcode::Shfl];
+    let guard = if guarded && together.contains(&instruction.opcode()) { "@ " } else { "" };
+    format!("{guard}{mnemonic}")
+}
+
+/// The word with registers that a program has. `None` where an operand cannot be had, or the operation is
+/// no subject.
+pub fn confined(arch: Arch, word: Word, random: &mut Random) -> Option<Word> {
+    let mut instruction = decode(arch, word).ok()?;
+    let opcode = instruction.opcode();
+    if !SUBJECTS.contains(&opcode) {
+        return None;
+    }
+    let step = if is_wide(opcode) { 4 } else { 1 };
+    let operands: Vec<(Role, Operand)> = instruction.operands().collect();
+    for (role, operand) in operands {
+        let to = role == Role::Dst;
+        let confined = match operand {
+            Operand::Reg(Reg(255), _) => continue,
+            Operand::Reg(_, modifiers) if to => Operand::Reg(Reg(RESULT), modifiers),
+            Operand::Reg(_, modifiers) => Operand::Reg(Reg(pick(random, READ, step)), modifiers),
+            Operand::UReg(UReg(255), _) => continue,
+            Operand::UReg(_, modifiers) if to => Operand::UReg(UReg(UNIFORM_RESULT), modifiers),
+            Operand::UReg(_, modifiers) => Operand::UReg(UReg(pick(random, UNIFORM, 2)), modifiers),
+            Operand::Pred(Pred(7), _) | Operand::UPred(UPred(7), _) => continue,
+            Operand::Pred(_, negate) => Operand::Pred(Pred(predicate(role, random)), negate),
+            Operand::UPred(_, negate) => Operand::UPred(UPred(predicate(role, random)), negate),
+            Operand::Imm(_) => Operand::Imm(random.operand()),
+            Operand::Const { modifiers, .. } => {
+                let words = u32::from((CONSTANTS.1 - CONSTANTS.0) / 8);
+                let offset = CONSTANTS.0 + u16::try_from(random.below(words)).ok()? * 8;
+                Operand::Const { bank: 0, offset, modifiers }
+            }
+            Operand::Number(number) => Operand::Number(number_of(opcode, role, number, random)?),
+            _ => return None,
+        };
+        instruction = instruction.with_operand(role, confined);
+    }
+    let word = instruction.encode()?;
+    let word = if random.once_in(4) && word.get(GUARD) == 7 {
+        word.with(GUARD, (random.below(CONDITIONS) + 8 * random.below(2)).into())
+    } else if word.get(GUARD) == 7 {
+        word
+    } else {
+        word.with(GUARD, (random.below(CONDITIONS) + 8 * random.below(2)).into())
+    };
+    decode(arch, word).ok().map(|_| word)
+}
+
+/// Tables, shifts and the like: those that are data are random.
+fn number_of(opcode: Opcode, role: Role, number: i64, random: &mut Random) -> Option<i64> {
+    let byte = |random: &mut Random| i64::from(random.below(256));
+    Some(match (opcode, role) {
+        (Opcode::Lop3 | Opcode::Ulop3 | Opcode::Plop3 | Opcode::Uplop3, Role::Table | Role::Table2) => {
+            byte(random)
+        }
+        (Opcode::Lea | Opcode::Ulea, _) => i64::from(random.below(32)),
+        (Opcode::Shfl, Role::B) => i64::from(random.below(32)),
+        (Opcode::Shfl, Role::C) if random.once_in(2) => i64::from(random.below(0x2000) & 0x1f1f),
+        (Opcode::P2r, Role::Table) => i64::from(random.below(128)),
+        // Those that are read stay as they are.
+        (Opcode::R2p, Role::Table) if (1..128).contains(&number) => i64::from(1 + random.below(3)) << 4,
+        (Opcode::R2p, Role::Table) => return None,
+        _ => number,
     })
 }
 
-impl Source {
-    /// All codes of a version whose operation is a subject.
-    #[must_use]
-    pub fn new(arch: Arch) -> Self {
-        let legal = codes(arch).into_iter().filter_map(|code| seed(arch, code));
-        // Buffers that a register names are memory.
-        let in_memory = |(_, operand): (Role, Operand)| matches!(operand, Operand::Bindless { .. });
-        let subject = |word: &Word| {
-            decode(arch, *word)
-                .is_ok_and(|it| SUBJECTS.contains(&it.opcode()) && !it.operands().any(in_memory))
-        };
-        Self { arch, seeds: legal.filter(subject).collect() }
-    }
-
-    /// A legal word of each code that instructions are made of.
-    pub fn seeds(&self) -> impl Iterator<Item = Word> + '_ {
-        self.seeds.iter().copied()
-    }
-
-    /// A random instruction.
-    pub fn instruction(&self, random: &mut Random) -> Option<Word> {
-        let mut word =
-            *self.seeds.get(usize::try_from(random.below(self.seeds.len().try_into().ok()?)).ok()?)?;
-        let code = word.code();
-        for _ in 0..TURNS {
-            // The scheduler's bits and the operation stay.
-            let bit = 16 + random.below(105 - 16);
-            let turned = Word(word.0 ^ 1 << bit);
-            if turned.code() == code && decode(self.arch, turned).is_ok() {
-                word = turned;
-            }
-        }
-        let opcode = decode(self.arch, word).ok()?.opcode();
-        if !is_of_the_warp(opcode) && random.once_in(4) {
-            word = word.with(GUARD, random.below(16).into());
-        }
-        self.confined(word, random)
-    }
-
-    /// The word with registers that the program has. `None` where an operand cannot be had, or the operation
-    /// is no subject.
-    pub fn confined(&self, word: Word, random: &mut Random) -> Option<Word> {
-        let mut instruction = decode(self.arch, word).ok()?;
-        if !SUBJECTS.contains(&instruction.opcode()) {
-            return None;
-        }
-        let step = if is_wide(instruction.opcode()) { 4 } else { 1 };
-        let operands: Vec<(Role, Operand)> = instruction.operands().collect();
-        for (role, operand) in operands {
-            let to = role == Role::Dst;
-            let confined = match operand {
-                Operand::Reg(Reg(255), _) if !to => continue,
-                Operand::Reg(_, modifiers) => {
-                    let fresh = !to && !random.once_in(3);
-                    let (first, end) = if fresh { READ } else { WRITTEN };
-                    Operand::Reg(Reg(pick(random, first, end, step)), modifiers)
-                }
-                Operand::UReg(UReg(255), _) => continue,
-                Operand::UReg(_, modifiers) => {
-                    Operand::UReg(UReg(pick(random, UNIFORM.0, UNIFORM.1, 2)), modifiers)
-                }
-                // Uniform predicates are not stored; none is set.
-                Operand::UPred(_, negate) => Operand::UPred(UPred(7), negate && !to),
-                Operand::Imm(_) => Operand::Imm(random.operand()),
-                Operand::Const { modifiers, .. } => {
-                    let words = u32::from((CONSTANTS.1 - CONSTANTS.0) / 8);
-                    let offset = CONSTANTS.0 + u16::try_from(random.below(words)).ok()? * 8;
-                    Operand::Const { bank: 0, offset, modifiers }
-                }
-                Operand::Pred(..) | Operand::Number(_) => continue,
-                _ => return None,
-            };
-            instruction = instruction.with_operand(role, confined);
-        }
-        let word = instruction.encode()?;
-        decode(self.arch, word).ok().map(|_| word)
+fn predicate(role: Role, random: &mut Random) -> u8 {
+    match role {
+        Role::PDst0 => RESULT_PREDICATE,
+        Role::PDst1 => RESULT_PREDICATE + 1,
+        _ => u8::try_from(random.below(CONDITIONS)).unwrap_or(0),
     }
 }
 
-fn pick(random: &mut Random, first: u8, end: u8, step: u8) -> u8 {
+fn pick(random: &mut Random, (first, end): (u8, u8), step: u8) -> u8 {
     let steps = u32::from(end.saturating_sub(first) / step.max(1));
     let index = u8::try_from(random.below(steps)).unwrap_or(0);
     first.saturating_add(index.saturating_mul(step))
+}
+
+/// Words that differ in more than what [`confined`] chooses, in the order of `words`.
+#[must_use]
+pub fn templates(arch: Arch, words: impl Iterator<Item = Word>) -> Vec<Word> {
+    let mut seen = std::collections::HashSet::new();
+    let same = |word| {
+        // The same choices for all.
+        let mut random = Random::new(0x7e);
+        confined(arch, word, &mut random).map(|word| word.with(GUARD, 7))
+    };
+    words.filter(|word| same(*word).is_some_and(|word| seen.insert(word))).collect()
 }

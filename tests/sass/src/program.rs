@@ -1,19 +1,16 @@
-//! A program: random instructions between a prologue that loads operands and an epilogue that stores them.
+//! A program: a prologue that loads operands, instances, and what stores their results.
 
-use gpuvmk_isa::{Arch, Opcode, Word, decode};
+use gpuvmk_isa::{Arch, Control, Word};
 
-use crate::instance::{Source, by_scoreboard};
+use crate::instance::{Instance, READ, RESULT, RESULT_PREDICATE, UNIFORM, UNIFORM_RESULT, by_scoreboard};
 use crate::random::Random;
 use crate::template as t;
-use gpuvmk_isa::Control;
 
-/// Words that each thread loads, and words that it stores.
+/// Words that each thread loads.
 pub const IN_WORDS: usize = 16;
-/// 32 registers, 7 predicates and a word of nothing, 12 uniform registers.
-pub const OUT_WORDS: usize = 32 + 8 + 12;
 
 /// Registers of a thread, as a launch counts them.
-pub const REGISTERS: u16 = 72;
+pub const REGISTERS: u16 = 64;
 
 /// Bytes of constant bank 0.
 pub const CONSTANTS: usize = 0x400;
@@ -22,77 +19,116 @@ pub const CONSTANTS: usize = 0x400;
 pub const BLOCK: u32 = 256;
 
 /// Where constant bank 0 has the two addresses, and the first of the uniform registers' values.
-const PARAMETERS: u16 = 0x210;
-const UNIFORM: u16 = 0x220;
+pub const PARAMETERS: u16 = 0x210;
+const UNIFORM_VALUES: u16 = 0x220;
+
+/// The thread's number, a one, the address of what is stored next, and predicates that are stored.
+const THREAD: u8 = 0;
+const ONE: u8 = 1;
+const TO: u8 = 4;
+const PREDICATES: u8 = 36;
+
+/// Uniform registers with uniform predicates that are stored.
+const UNIFORM_BITS: u8 = 20;
 
 /// A program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Of which version its code is.
     pub arch: Arch,
-    /// Names its code and its inputs.
+    /// Names its inputs.
     pub seed: u64,
+    /// How many threads run it: a multiple of [`BLOCK`], or less than that.
+    pub threads: u32,
     /// Its instructions.
     pub words: Vec<Word>,
-    /// Where its random instructions are, and what they are.
-    pub instances: Vec<(usize, Opcode)>,
+    /// Its instances, and where they are.
+    pub instances: Vec<(usize, Instance)>,
 }
 
 fn prologue() -> Vec<Word> {
-    let mut words = vec![t::thread(0), t::block(1), t::constant_pair(2, PARAMETERS), t::wait()];
-    words.push(t::multiply_add(0, 1, BLOCK, 0));
+    let mut words = vec![t::thread(THREAD), t::block(1), t::constant_pair(2, PARAMETERS), t::wait()];
+    words.push(t::multiply_add(THREAD, 1, BLOCK, THREAD));
     words.push(t::uniform_constant(60, 0x208));
     words.push(t::uniform_constant(61, 0x208));
-    words.push(t::wide_multiply_add(4, 0, 4 * 16, 2));
-    for (register, offset) in (16..64).step_by(4).zip([0, 16, 32, 48].into_iter().cycle()) {
-        words.push(t::load(register, 4, offset));
+    words.push(t::wide_multiply_add(6, THREAD, 4 * 16, 2));
+    for (register, offset) in (READ.0..READ.1).step_by(4).zip((0..).step_by(16)) {
+        words.push(t::load(register, 6, offset));
     }
+    words.extend([t::constant_pair(2, PARAMETERS + 8), t::wait()]);
+    words.push(t::wide_multiply_add(TO, THREAD, 4, 2));
+    words.push(t::move_immediate(ONE, 1));
+    words.extend((0..3).map(|predicate| t::differ(predicate, 16 + predicate, 24 + predicate)));
+    // The fourth is the same for a warp.
+    words.push(t::has_bit(3, THREAD, 32));
+    let uniform = UNIFORM.0..UNIFORM.1;
+    words.extend(
+        uniform.map(|register| t::uniform_constant(register, UNIFORM_VALUES + u16::from(register) * 4)),
+    );
     words.push(t::wait());
-    words.extend((0..7).map(|predicate| t::differ(predicate, 16 + predicate, 24 + predicate)));
-    words.extend((4..16).map(|register| t::uniform_constant(register, UNIFORM + u16::from(register) * 4)));
-    words.push(t::wait());
+    words.extend((0..4).map(|predicate| t::uniform_differ(predicate, 4 + predicate, 12)));
     words
 }
 
-fn epilogue() -> Vec<Word> {
-    let mut words = vec![t::wait(), t::constant_pair(2, PARAMETERS + 8), t::wait()];
-    words.push(t::wide_multiply_add(4, 0, 4 * 52, 2));
-    words.extend((32..64).step_by(4).zip((0..).step_by(16)).map(|(register, at)| t::store(4, at, register)));
-    words.extend((0..7).map(|predicate| t::predicate_bit(32 + predicate, predicate)));
-    words.push(t::multiply_add(39, 255, 0, 255));
-    words.extend((0..12).map(|index| t::from_uniform(40 + index, 4 + index)));
+/// What an instance finds in the registers that it writes: those of no other instance.
+fn before(instance: &Instance) -> Vec<Word> {
+    let mut words = Vec::new();
+    let count = instance.words;
+    if instance.uniform.0 {
+        words.extend((0..2).map(|index| t::uniform_move(UNIFORM_RESULT + index, UNIFORM.0 + index)));
+    } else {
+        words.extend((0..count).map(|index| t::move_register(RESULT + index, READ.1 - 4 + index)));
+    }
+    if instance.predicates {
+        words.extend((0..2).map(|index| t::differ(RESULT_PREDICATE + index, READ.0, READ.0 + 4 + index)));
+    }
+    if instance.uniform.1 {
+        words.extend((0..2).map(|index| t::uniform_differ(RESULT_PREDICATE + index, 4 + index, 6)));
+    }
     words
-        .extend((32..52).step_by(4).zip((128..).step_by(16)).map(|(register, at)| t::store(4, at, register)));
-    words.extend([t::exit(), t::stay()]);
+}
+
+fn after(instance: &Instance, threads: u32) -> Vec<Word> {
+    let mut words = Vec::new();
+    if instance.predicates {
+        words.push(t::predicates(PREDICATES));
+    }
+    if instance.uniform.0 {
+        words.extend((0..2).map(|index| t::from_uniform(RESULT + index, UNIFORM_RESULT + index)));
+    }
+    if instance.uniform.1 {
+        for index in 0..2 {
+            words.push(t::uniform_predicate_bit(UNIFORM_BITS + index, RESULT_PREDICATE + index));
+            words.push(t::wait());
+            words.push(t::from_uniform(RESULT + 2 + index, UNIFORM_BITS + index));
+        }
+    }
+    let registers = (0..instance.words).map(|index| RESULT + index);
+    let registers = registers.chain(instance.predicates.then_some(PREDICATES));
+    words.extend(registers.zip((0..).step_by(4)).map(|(from, word)| t::store(TO, word * threads, from)));
+    // Registers that are stored are read before anything else is written.
+    words.push(t::wait());
+    let slots = u32::try_from(instance.slots()).unwrap_or(0);
+    words.push(t::wide_multiply_add(TO, ONE, slots * 4 * threads, TO));
     words
 }
 
 impl Program {
-    /// The program of a seed, with this many random instructions.
+    /// The program of these instances.
     #[must_use]
-    pub fn new(source: &Source, arch: Arch, seed: u64, instances: usize) -> Self {
-        let mut random = Random::new(seed);
-        let mut words = Vec::new();
-        while words.len() < instances {
-            words.extend(source.instruction(&mut random));
-        }
-        Self::of(arch, seed, words)
-    }
-
-    /// The program of these instructions. The seed names its inputs.
-    #[must_use]
-    pub fn of(arch: Arch, seed: u64, instances: Vec<Word>) -> Self {
-        let mut program = Self { arch, seed, words: prologue(), instances: Vec::new() };
+    pub fn of(arch: Arch, seed: u64, threads: u32, instances: &[Word]) -> Self {
+        let mut program = Self { arch, seed, threads, words: prologue(), instances: Vec::new() };
         for word in instances {
-            let Ok(instruction) = decode(arch, word) else { continue };
-            let opcode = instruction.opcode();
-            program.instances.push((program.words.len(), opcode));
-            let control = if by_scoreboard(opcode) { t::sets(0) } else { t::WAIT };
+            let Some(instance) = Instance::of(arch, *word) else { continue };
+            program.words.extend(before(&instance));
+            program.instances.push((program.words.len(), instance));
+            let control = if by_scoreboard(instance.opcode) { t::sets(0) } else { t::WAIT };
             program.words.push(word.with_control(Control(control)));
-            // Results of a fixed time are there after 45 cycles, others when the scoreboard says so.
-            program.words.extend([t::wait(), t::wait()]);
+            // Results of a fixed time are there after 75 cycles, others when the scoreboard says so.
+            program.words.extend(std::iter::repeat_n(t::wait(), 4));
+            program.words.extend(after(&instance, threads));
         }
-        program.words.extend(epilogue());
+        program.words.extend([t::wait(), t::exit(), t::stay()]);
         program
     }
 
@@ -101,36 +137,58 @@ impl Program {
     pub fn code(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.0.to_le_bytes()).collect()
     }
-}
 
-/// What the threads load.
-#[must_use]
-pub fn inputs(seed: u64, threads: usize) -> Vec<u32> {
-    let mut random = Random::new(seed ^ 0x5eed);
-    (0..threads * IN_WORDS).map(|_| random.operand()).collect()
-}
+    /// Words that a thread stores.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.instances.iter().map(|(_, instance)| instance.slots()).sum()
+    }
 
-/// Constant bank 0: addresses of what is loaded and of what is stored, and random words.
-#[must_use]
-pub fn constants(seed: u64, from: u64, to: u64) -> Vec<u8> {
-    let mut random = Random::new(seed ^ 0xc057);
-    let mut bytes = vec![0; usize::from(PARAMETERS)];
-    for address in [from, to] {
-        bytes.extend(address.to_le_bytes());
+    /// Words that the threads store: each instance's first words of all threads, then its second ones.
+    #[must_use]
+    pub fn stored(&self) -> usize {
+        self.slots() * usize::try_from(self.threads).unwrap_or(0)
     }
-    while bytes.len() < CONSTANTS {
-        bytes.extend(random.operand().to_le_bytes());
+
+    /// What its threads load.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<u32> {
+        let mut random = Random::new(self.seed ^ 0x5eed);
+        (0..self.threads).flat_map(|_| random.operands()).collect()
     }
-    bytes
+
+    /// Constant bank 0: addresses of what is loaded and of what is stored, and random words.
+    #[must_use]
+    pub fn constants(&self, from: u64, to: u64) -> Vec<u8> {
+        let mut random = Random::new(self.seed ^ 0xc057);
+        let mut bytes = vec![0; usize::from(PARAMETERS)];
+        for address in [from, to] {
+            bytes.extend(address.to_le_bytes());
+        }
+        while bytes.len() < CONSTANTS {
+            bytes.extend(random.operand().to_le_bytes());
+        }
+        bytes
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuvmk_isa::decode;
 
     #[test]
     fn everything_around_the_instances_is_legal_and_is_what_it_says() {
-        let words: Vec<_> = prologue().into_iter().chain(epilogue()).collect();
+        let uniform = Instance {
+            word: Word::default(),
+            opcode: gpuvmk_isa::Opcode::Umov,
+            words: 4,
+            predicates: true,
+            uniform: (true, true),
+        };
+        let lanes = Instance { uniform: (false, false), ..uniform };
+        let around = [uniform, lanes].into_iter().flat_map(|it| [before(&it), after(&it, 256)].concat());
+        let words: Vec<_> = prologue().into_iter().chain(around).chain([t::exit()]).collect();
         let text: Vec<String> = words
             .iter()
             .map(|word| {
@@ -141,32 +199,21 @@ mod tests {
             "S2R R0, SR_TID.X",
             "LDC.64 R2, c[0x0][0x210]",
             "IMAD.U32 R0, R1, 0x100, R0",
-            "IMAD.WIDE.U32 R4, R0, 0x40, R2",
-            "LDG.E.128 R20, desc[UR60][R4.64+0x10]",
-            "STG.E.128 desc[UR60][R4.64+0x70], R60",
+            "IMAD.WIDE.U32 R6, R0, 0x40, R2",
+            "LDG.E.128 R20, desc[UR60][R6.64+0x10]",
+            "STG.E desc[UR60][R4.64+0x400], R33",
             "ULDC UR60, c[0x0][0x208]",
-            "ISETP.NE.U32.AND P3, PT, R19, R27, PT",
-            "SEL R34, RZ, 0x1, !P2",
-            "MOV R51, UR15",
+            "ISETP.NE.U32.AND P2, PT, R18, R26, PT",
+            "LOP3.LUT P3, RZ, R0, 0x20, RZ, 0xc0, !PT",
+            "P2R R36, PR, RZ, 0x7f",
+            "UISETP.NE.U32.AND UP4, UPT, UR4, UR6, UPT",
+            "USEL UR20, URZ, 0x1, !UP4",
+            "UMOV UR17, UR5",
+            "MOV R35, R31",
+            "MOV R33, UR17",
             "EXIT",
         ] {
             assert!(text.iter().any(|one| one == line), "{line} in {text:#?}");
         }
-    }
-
-    #[test]
-    fn random_programs_meet_every_code_and_are_the_same_each_time() {
-        let source = Source::new(Arch::Sm90);
-        let program = Program::new(&source, Arch::Sm90, 1, 300);
-        assert_eq!(program, Program::new(&source, Arch::Sm90, 1, 300));
-        let mut met = std::collections::HashSet::new();
-        for seed in 0..20 {
-            let program = Program::new(&source, Arch::Sm90, seed, 300);
-            for (at, _) in &program.instances {
-                met.insert(program.words[*at].code().0);
-                assert!(decode(Arch::Sm90, program.words[*at]).is_ok());
-            }
-        }
-        assert_eq!(met.len(), source.seeds().count(), "codes");
     }
 }

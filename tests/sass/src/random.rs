@@ -90,6 +90,80 @@ impl Random {
         some[usize::try_from(index).unwrap_or(0)]
     }
 
+    /// Sixteen operands of a thread: fours of words that have no more to do with each other than words of one
+    /// kind, of two doubles, and of numbers that nearly cancel or are nearly whole.
+    pub fn operands(&mut self) -> [u32; 16] {
+        let mut words = [0; 16];
+        for four in words.chunks_mut(4) {
+            match self.below(8) {
+                0 => {
+                    let doubles = [self.double(), self.double()];
+                    four.copy_from_slice(&doubles.concat());
+                }
+                1 => {
+                    // Two doubles that differ in their last places, and by sign.
+                    let [low, high] = self.double();
+                    let near = low ^ self.word() >> self.below(32);
+                    four.copy_from_slice(&[low, high, near, high ^ self.below(2) << 31]);
+                }
+                2 => {
+                    let one = self.operand();
+                    let near = |random: &mut Self| {
+                        (one ^ random.below(2) << 31).wrapping_add(random.below(5)).wrapping_sub(2)
+                    };
+                    for word in four {
+                        *word = near(self);
+                    }
+                }
+                3 => {
+                    // Around whole numbers and their middles, where conversions turn.
+                    for word in four {
+                        #[allow(clippy::cast_precision_loss, reason = "a number near it will do")]
+                        let number = (self.word() >> self.below(32)) as f32 * 0.5;
+                        *word = (number.to_bits() ^ self.below(2) << 31).wrapping_add(self.below(3));
+                    }
+                }
+                _ => {
+                    for word in four {
+                        *word = self.operand();
+                    }
+                }
+            }
+        }
+        words
+    }
+
+    /// A double: uniform bits, a special one, one near 1, or one near the ends of integers.
+    fn double(&mut self) -> [u32; 2] {
+        const HIGH: [u32; 14] = [
+            0,
+            0x8000_0000,
+            0x7ff0_0000,
+            0xfff0_0000,
+            0x7ff8_0000,
+            0x7ff0_0001,
+            0x000f_ffff,
+            0x0010_0000,
+            0x7fef_ffff,
+            0x3ff0_0000,
+            0xbff0_0000,
+            0x41e0_0000,
+            0x43e0_0000,
+            0xc1e0_0000,
+        ];
+        let high = match self.below(4) {
+            0 => self.one_of(&HIGH),
+            1 | 2 => self.word() & 0x800f_ffff | (993 + self.below(100)) << 20,
+            _ => self.word(),
+        };
+        let low = match self.below(4) {
+            0 => 0,
+            1 => u32::MAX << self.below(32),
+            _ => self.word(),
+        };
+        [low, high]
+    }
+
     /// An operand: uniform bits, a special value, a float of a moderate size, or a small integer.
     pub fn operand(&mut self) -> u32 {
         match self.below(8) {

@@ -6,7 +6,9 @@ use gpuvmk_sm::{
     Access, Constants, Fault, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Twin, View, Width,
 };
 
-use crate::program::{BLOCK, IN_WORDS, OUT_WORDS, Program, REGISTERS, constants, inputs};
+use gpuvmk_isa::Opcode;
+
+use crate::program::{BLOCK, Program, REGISTERS};
 
 /// Where code, inputs and outputs lie.
 const CODE: u64 = 0x10_0000;
@@ -90,37 +92,35 @@ impl View for PiecesView<'_> {
     }
 }
 
-/// What `threads` threads of a program store.
+/// What the threads of a program store.
 ///
 /// # Errors
 /// See [`NoOutputs`].
-pub fn outputs(program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
-    outputs_by(Twin::of_host(), program, threads)
+pub fn outputs(program: &Program) -> Result<Vec<u32>, NoOutputs> {
+    outputs_by(Twin::of_host(), program)
 }
 
 /// The same, executed by a twin.
 ///
 /// # Errors
 /// See [`NoOutputs`].
-pub fn outputs_by(twin: Twin, program: &Program, threads: u32) -> Result<Vec<u32>, NoOutputs> {
-    let count = usize::try_from(threads).unwrap_or(0);
+pub fn outputs_by(twin: Twin, program: &Program) -> Result<Vec<u32>, NoOutputs> {
     let words = |bytes: Vec<u8>| -> Vec<u32> {
         bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
     };
     let pieces = Pieces {
         code: words(program.code()),
-        inputs: inputs(program.seed, count),
-        outputs: Mutex::new(vec![0; count * OUT_WORDS]),
+        inputs: program.inputs(),
+        outputs: Mutex::new(vec![0; program.stored()]),
     };
-    debug_assert_eq!(pieces.inputs.len(), count * IN_WORDS);
     let mut banks = Constants::default();
-    banks.set(0, words(constants(program.seed, IN, OUT)));
+    banks.set(0, words(program.constants(IN, OUT)));
     let launch = Launch {
         arch: program.arch,
         entry: CODE,
         registers: REGISTERS,
-        grid: [threads / BLOCK, 1, 1],
-        block: [BLOCK, 1, 1],
+        grid: [program.threads.div_ceil(BLOCK), 1, 1],
+        block: [program.threads.min(BLOCK), 1, 1],
         shared: 0,
         constants: banks,
         shared_window: 0x7294_0000_0000,
@@ -134,50 +134,38 @@ pub fn outputs_by(twin: Twin, program: &Program, threads: u32) -> Result<Vec<u32
     }
 }
 
+/// Whether the software GPU executes an operation.
+#[must_use]
+pub const fn executes(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::Bmma | Opcode::Dmma | Opcode::Elect)
+}
+
 #[cfg(test)]
 mod tests {
+    use gpuvmk_isa::{Arch, Word};
+
     use super::*;
-    use crate::instance::Source;
-    use gpuvmk_isa::Arch;
-
-    const THREADS: u32 = BLOCK;
+    use crate::program::IN_WORDS;
 
     #[test]
-    fn a_program_of_nothing_stores_what_it_loaded() {
-        let program = Program::of(Arch::Sm90, 3, Vec::new());
-        let stored = outputs(&program, THREADS).unwrap();
-        let loaded = inputs(3, usize::try_from(THREADS).unwrap());
-        for (stored, loaded) in stored.chunks(OUT_WORDS).zip(loaded.chunks(IN_WORDS)) {
-            // R32 to R63 are the inputs twice; a predicate says whether two inputs differ.
-            assert_eq!(stored[..16], *loaded);
-            assert_eq!(stored[16..32], *loaded);
-            let differ = |k: usize| u32::from(loaded[k] != loaded[k + 8]);
-            assert_eq!(stored[32..39], [0, 1, 2, 3, 4, 5, 6].map(differ));
-        }
-    }
-
-    #[test]
-    fn random_programs_run_to_their_ends_and_give_the_same_each_time() {
-        let source = Source::new(Arch::Sm90);
-        for seed in 0..16 {
-            let program = Program::new(&source, Arch::Sm90, seed, 100);
-            let stored = outputs(&program, THREADS).unwrap();
-            assert_eq!(outputs(&program, THREADS).unwrap(), stored);
-        }
-    }
-
-    #[test]
-    fn twins_store_the_same() {
-        let host = Twin::of_host();
-        if host == Twin::PLAIN {
-            eprintln!("This processor has the twin for every processor only: nothing was compared.");
-            return;
-        }
-        let source = Source::new(Arch::Sm90);
-        for seed in 100..140 {
-            let program = Program::new(&source, Arch::Sm90, seed, 100);
-            let [one, other] = [Twin::PLAIN, host].map(|twin| outputs_by(twin, &program, THREADS));
-            assert_eq!(one, other, "seed {seed}");
+    fn an_instance_stores_its_results() {
+        // IADD3 R32, P4, P5, R16, R17, R18.
+        let sum = Word(0x7210 | 32 << 16 | 16 << 24 | 17 << 32 | 18 << 64 | 4 << 81 | 5 << 84 | 0xf << 87);
+        let program = Program::of(Arch::Sm90, 3, BLOCK, &[sum, sum]);
+        let [first, second] = [0, 1].map(|half| {
+            let stored = outputs(&program).unwrap();
+            stored[half * stored.len() / 2..][..stored.len() / 2].to_vec()
+        });
+        assert_eq!(first, second);
+        let threads = usize::try_from(BLOCK).unwrap();
+        for (thread, inputs) in program.inputs().chunks(IN_WORDS).enumerate() {
+            let exact = inputs[..3].iter().map(|word| u64::from(*word)).sum::<u64>();
+            let [sum, behind, predicates] = [0, 1, 2].map(|slot| first[slot * threads + thread]);
+            assert_eq!(u64::from(sum), exact & 0xffff_ffff);
+            assert_eq!(behind, inputs[13]);
+            assert_eq!(predicates >> 4 & 3, [0, 1, 3][usize::try_from(exact >> 32).unwrap()]);
+            let differ = |index: usize| u32::from(inputs[index] != inputs[index + 8]) << index;
+            assert_eq!(predicates & 7, differ(0) | differ(1) | differ(2));
         }
     }
 }

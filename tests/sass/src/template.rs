@@ -75,7 +75,7 @@ pub(crate) fn load(to: u8, from: u8, offset: u32) -> Word {
 /// Bit 113 to 115: the scoreboard that is set while operands are not read yet.
 const READS: u32 = WAIT & !(7 << 8) | 1 << 8;
 
-/// STG.E.128 \[a.64 + offset\], b.
+/// STG.E \[a.64 + offset\], b.
 pub(crate) fn store(at: u8, offset: u32, from: u8) -> Word {
     let address = a(at) | u128::from(DESCRIPTOR) << 64 | u128::from(offset & 0xff_ffff) << 40;
     word(0x986, address | b(from) | 1 << 91 | 1 << 90 | STG_MODE, READS)
@@ -84,9 +84,9 @@ pub(crate) fn store(at: u8, offset: u32, from: u8) -> Word {
 /// The uniform register pair with the memory descriptor. It is 0.
 const DESCRIPTOR: u8 = 60;
 
-/// .E, .128, bit 76 (a descriptor), no predicate; as a compiler writes them.
+/// .E, .128 for loads, bit 76 (a descriptor), no predicate; as a compiler writes them.
 const LDG_MODE: u128 = 0xc1e_1d00 << 64 & !(0xff << 64) & !(3 << 90);
-const STG_MODE: u128 = 0xc10_1d00 << 64 & !(0xff << 64) & !(3 << 90);
+const STG_MODE: u128 = 0xc10_1900 << 64 & !(0xff << 64) & !(3 << 90);
 
 /// ULDC d, c\[0\]\[offset\].
 pub(crate) fn uniform_constant(register: u8, offset: u16) -> Word {
@@ -99,9 +99,44 @@ pub(crate) fn differ(predicate: u8, one: u8, other: u8) -> Word {
     word(0x20c, a(one) | b(other) | to | 7 << 87 | 5 << 76 | 7 << 68, WAIT)
 }
 
-/// SEL d, RZ, 1, !p: 1 if the predicate is true.
-pub(crate) fn predicate_bit(to: u8, predicate: u8) -> Word {
-    word(0x807, d(to) | RZ << 24 | immediate(1) | u128::from(predicate) << 87 | 1 << 90, WAIT)
+/// The same with what has a bit of `mask` in a register.
+pub(crate) fn has_bit(predicate: u8, register: u8, mask: u32) -> Word {
+    // LOP3.LUT p, RZ, a, mask, RZ, 0xc0, !PT
+    let to = u128::from(predicate) << 81;
+    word(0x812, RZ << 16 | a(register) | immediate(mask) | c(255) | 0xc0 << 72 | to | 0xf << 87, WAIT)
+}
+
+/// P2R d, PR, RZ, 0x7f: all predicates.
+pub(crate) fn predicates(to: u8) -> Word {
+    word(0x803, d(to) | RZ << 24 | immediate(0x7f), WAIT)
+}
+
+/// UISETP.NE.U32.AND up, UPT, ua, ub, UPT.
+pub(crate) fn uniform_differ(predicate: u8, one: u8, other: u8) -> Word {
+    let to = u128::from(predicate) << 81 | 7 << 84;
+    let fields = a(one) | b(other) | to | 7 << 87 | 5 << 76 | 7 << 68 | 1 << 91;
+    word(0x28c, fields, WAIT)
+}
+
+/// USEL ud, URZ, 1, !up: 1 if the predicate is true.
+pub(crate) fn uniform_predicate_bit(to: u8, predicate: u8) -> Word {
+    let fields = d(to) | a(63) | immediate(1) | u128::from(predicate) << 87 | 1 << 90 | 1 << 91;
+    word(0x887, fields, WAIT)
+}
+
+/// UMOV ud, ua.
+pub(crate) fn uniform_move(to: u8, from: u8) -> Word {
+    word(0xc82, d(to) | b(from) | 1 << 91, WAIT)
+}
+
+/// MOV d, value.
+pub(crate) fn move_immediate(to: u8, value: u32) -> Word {
+    word(0x802, d(to) | immediate(value) | 0xf << 72, WAIT)
+}
+
+/// MOV d, b.
+pub(crate) fn move_register(to: u8, from: u8) -> Word {
+    word(0x202, d(to) | b(from) | 0xf << 72, WAIT)
 }
 
 /// MOV d, ur.

@@ -3,6 +3,7 @@
 use super::context::{Done, put, put_wide};
 use super::float;
 use crate::numerics::convert;
+use crate::numerics::exact::Value;
 use crate::numerics::float::{flush, saturate};
 use crate::numerics::format::Format;
 use crate::numerics::half::Swizzle;
@@ -20,6 +21,14 @@ fn word(warp: &Warp, op: &Op, pool: &[Row], format: Format, lane: usize) -> u64 
         _ => u64::from(first[lane]),
     };
     let sign = format.zero(true);
+    // What is to and from doubles leaves a NaN as it is.
+    let doubles = match op.detail {
+        Detail::FloatFloat(from, to, _) => from == Format::DOUBLE || to == Format::DOUBLE,
+        _ => false,
+    };
+    if doubles && format.value(word) == Value::Nan {
+        return word;
+    }
     let word = if op.b.absolute { word & !sign } else { word };
     if op.b.negate { word ^ sign } else { word }
 }
@@ -55,14 +64,16 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
                 let word = word(warp, op, pool, from, lane);
                 let word = if mode.flush { from.flush(word) } else { word };
                 let integer = convert::float_to_integer(word, from, to, mode.rounding);
-                if to.bits < 32 { to.extend(integer) } else { integer }
+                // The word of a double's NaN is not extended.
+                let extends = to.bits < 32 && from.value(word) != Value::Nan;
+                if extends { to.extend(integer) } else { integer }
             });
             store(warp, op, to.bits, &result, mask)
         }
-        Detail::IntegerFloat(from, to, rounding) => {
+        Detail::IntegerFloat(from, to, rounding, lowest) => {
             let [first, second] = warp.rows(pool, op.b);
             let result = each_wide(|lane| {
-                convert::integer_to_float(pair(first[lane], second[lane]), from, to, rounding)
+                convert::integer_to_float(pair(first[lane], second[lane]) >> lowest, from, to, rounding)
             });
             store(warp, op, to.bits(), &result, mask)
         }

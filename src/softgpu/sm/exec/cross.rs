@@ -6,7 +6,7 @@ use gpuvmk_isa::modifier::Shuffle;
 use super::context::{Done, put};
 use crate::numerics::float;
 use crate::op::{Detail, Op};
-use crate::row::{ALL, LANES, Lanes, Row, each};
+use crate::row::{ALL, LANES, Lanes, Row, each, pair};
 use crate::warp::Warp;
 
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
@@ -15,8 +15,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     let lanes = warp.lanes(op.guard) & warp.group.mask;
     match (op.opcode, op.detail) {
         (O::Vote | O::Voteu, Detail::Choice(how, _)) => {
-            // VOTEU leaves the lanes: its mask is that of the group.
-            let group = if op.uniform { warp.group.mask } else { mask };
+            let group = lanes;
             let holds = warp.lanes(op.from[0]) & group;
             let result = match how {
                 0 => holds == group,
@@ -27,9 +26,11 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             warp.put_predicate(op.to[0], if result { ALL } else { 0 }, mask);
             Ok(())
         }
-        (O::Match, Detail::Choice(how, _)) => {
+        (O::Match, Detail::Choice(how, wide)) => {
+            let upper = if wide != 0 { *warp.row(pool, op.a.high) } else { crate::row::ZERO };
+            let word = |lane: usize| pair(a[lane], upper[lane]);
             let same = each(|lane| {
-                Lanes(mask).filter(|other| a[*other] == a[lane]).fold(0, |all, other| all | 1 << other)
+                Lanes(mask).filter(|other| word(*other) == word(lane)).fold(0, |all, other| all | 1 << other)
             });
             let all = how == 0;
             let agree = same[Warp::first_lane(mask)] == mask;
@@ -58,10 +59,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             let (mut result, mut inside) = (a, 0);
             for lane in Lanes(mask) {
                 let (from, valid) = shuffled(how, lane, b[lane], c[lane]);
-                // What a lane that does not run holds is not known: its own value is taken.
-                if valid && mask >> from & 1 == 1 {
-                    result[lane] = a[from];
-                }
+                // A lane that does not run gives 0.
+                result[lane] = if mask >> from & 1 == 1 { a[from] } else { 0 };
                 inside |= u32::from(valid) << lane;
             }
             put(warp, op.d, &result, mask)?;

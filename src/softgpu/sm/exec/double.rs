@@ -41,6 +41,14 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             warp.put_predicate(op.to[1], combine(!found, with, how), mask);
             return Ok(());
         }
+        (_, Detail::Pick(larger, how)) => {
+            let pick = |lane| double::pick(at(a, lane), at(b, lane), larger);
+            let with = warp.lanes(op.from[0]);
+            let (first, none) = (lanes(|lane| pick(lane).0), lanes(|lane| pick(lane).1));
+            warp.put_predicate(op.to[0], combine(first, with, how), mask);
+            warp.put_predicate(op.to[1], combine(none, with, how), mask);
+            return Ok(());
+        }
         _ => return Ok(()),
     };
     put_wide(warp, op.d, &result, mask)

@@ -40,9 +40,15 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             let c = source(warp, pool, op.c);
             fused(&a, &b, &c, mode)
         }
-        (O::Fmnmx, Detail::Float(mode, nan)) => {
+        (_, Detail::Extreme(mode, how)) => {
             let smaller = warp.lanes(op.from[0]);
-            each(|lane| float::pick(a[lane], b[lane], smaller >> lane & 1 == 0, nan != 0, mode.flush))
+            let signs =
+                |lane: usize| [op.a, op.b].iter().fold(0, |sign, s| sign ^ warp.row(pool, s.row)[lane]);
+            each(|lane| {
+                let larger = smaller >> lane & 1 == 0;
+                let picked = float::pick(a[lane], b[lane], larger, how.nan_wins, mode.flush);
+                if how.signs && picked != float::NAN { picked & !SIGN | signs(lane) & SIGN } else { picked }
+            })
         }
         (O::Fsel, _) => {
             let first = warp.lanes(op.from[0]);

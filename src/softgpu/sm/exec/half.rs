@@ -24,13 +24,21 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             match op.opcode {
                 O::Hadd2 => each(|lane| half::add(a(lane), b(lane), mode)),
                 O::Hmul2 => each(|lane| half::multiply(a(lane), b(lane), mode)),
-                O::Hmnmx2 => {
-                    let smaller = warp.lanes(op.from[0]);
-                    each(|lane| half::pick(a(lane), b(lane), smaller >> lane & 1 == 0, false, mode))
-                }
                 // Constants are moved so: nothing is left of the product.
                 _ => each(|lane| half::fused(a(lane), b(lane), c(lane), mode)),
             }
+        }
+        Detail::Extreme(mode, how) => {
+            let smaller = warp.lanes(op.from[0]);
+            each(|lane| {
+                let [a, b] = [(0, how_a), (1, how_b)].map(|(at, how)| mode.operand(rows[at][lane], how));
+                let picked = half::pick(a, b, smaller >> lane & 1 == 0, how.nan_wins, mode);
+                if !how.signs {
+                    return picked;
+                }
+                let [a, b] = [(0, how_a), (1, how_b)].map(|(at, how)| how.swizzle.halves(rows[at][lane]));
+                half::with_signs(picked, [a[0] ^ b[0], a[1] ^ b[1]])
+            })
         }
         Detail::HalfCompare(mode, accepted, how, both) => {
             let found = relations(&rows, [how_a, how_b], mode, accepted);

@@ -101,14 +101,13 @@ pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Don
     if matches!(op.opcode, O::ImadWide | O::UimadWide) || high {
         let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
         let [c, d] = warp.rows(pool, op.c);
-        // IMAD.HI adds its third source to the upper half.
         let (mut over, mut flip) = (0, 0);
         if op.b.negate {
             flip = u64::MAX;
         }
         let result = each_wide(|lane| {
             let product = (words::product(a[lane], b[lane], is_signed) ^ flip).wrapping_sub(flip);
-            let addend = if high { u64::from(c[lane]) << 32 } else { pair(c[lane], d[lane]) };
+            let addend = pair(c[lane], d[lane]);
             let addend =
                 if op.c.negate { if extended { !addend } else { addend.wrapping_neg() } } else { addend };
             let (sum, first) = product.overflowing_add(addend);
@@ -253,16 +252,16 @@ fn lea(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, how: (u32, bool, bool,
         let upper = if sign { (a[lane].cast_signed() >> 31).cast_unsigned() } else { c[lane] };
         let number = pair(a[lane], if high { upper } else { 0 });
         // The pair is negated as a whole.
-        let number = if op.a.negate && !extended { number.wrapping_neg() } else { number };
+        let number = if op.a.negate && !extended && high { number.wrapping_neg() } else { number };
         let number = if high {
             low(number >> 32 << shift | (number & u64::from(u32::MAX)) >> (32 - shift))
         } else {
             low(number << shift)
         };
-        if op.a.negate && extended { !number } else { number }
+        if op.a.negate && (extended || !high) { !number } else { number }
     });
     let b = signed(warp, pool, op.b, true);
-    let one = if extended { 0 } else { u32::from(op.b.negate) };
+    let one = if extended { 0 } else { u32::from(op.b.negate) + u32::from(op.a.negate && !high) };
     let carries = if extended { warp.lanes(op.from[0]) } else { 0 };
     let (mut result, mut over) = ([0; 32], 0);
     for lane in 0..32 {
@@ -291,6 +290,23 @@ pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     put(warp, op.d, &result, mask)?;
     warp.put_predicate(op.to[0], first, mask);
     Ok(())
+}
+
+/// IDP: a sum of products of bytes, or of halves and bytes.
+pub(super) fn dot(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Dot(dot) = op.detail else { return Ok(()) };
+    let [a, b] = [op.a, op.b].map(|source| warp.row(pool, source.row));
+    let c = signed(warp, pool, op.c, false);
+    let (first, second) = dot.signed;
+    let result = each(|lane| {
+        let (a, b, c) = (a[lane], b[lane], c[lane]);
+        if dot.bytes {
+            words::dot4(a, b, c, first, second)
+        } else {
+            words::dot2(a, b, c, first, second, dot.high)
+        }
+    });
+    put(warp, op.d, &result, mask)
 }
 
 /// P2R and R2P: predicates as the low bits of a register.

@@ -8,6 +8,7 @@ use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction, CasMode, Match, Redux,
 use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 
 use super::Lower;
+use super::products::of_products;
 use crate::fault::Cause;
 use crate::numerics::convert::{self, Integer};
 use crate::numerics::format::Format;
@@ -40,12 +41,18 @@ fn float_mode(instruction: &Instruction) -> float::Mode {
 }
 
 fn half_mode(instruction: &Instruction) -> half::Mode {
+    // Both together are none of them.
+    let (flush, zero_wins) = match (instruction.flag(Kind::Ftz), instruction.flag(Kind::Fmz)) {
+        (true, true) => (false, false),
+        either => either,
+    };
     half::Mode {
         format: if instruction.flag(Kind::Bf16V2) { Format::BFLOAT } else { Format::HALF },
-        flush: instruction.flag(Kind::Ftz),
+        single: instruction.flag(Kind::ResultF32),
+        flush,
         saturate: instruction.flag(Kind::Sat),
         relu: instruction.flag(Kind::Relu),
-        zero_wins: instruction.flag(Kind::Fmz),
+        zero_wins,
     }
 }
 
@@ -99,7 +106,7 @@ const fn format(number: NumberType) -> Option<Format> {
     })
 }
 
-const fn result_format(number: ResultType) -> Option<Format> {
+pub(super) const fn result_format(number: ResultType) -> Option<Format> {
     Some(match number {
         ResultType::F16 => Format::HALF,
         ResultType::Bf16 => Format::BFLOAT,
@@ -150,6 +157,9 @@ impl Lower<'_> {
             return Ok(detail);
         }
         if let Some(detail) = of_floats(instruction, op) {
+            return Ok(detail);
+        }
+        if let Some(detail) = of_products(instruction, op) {
             return Ok(detail);
         }
         of_control(instruction, op).ok_or(not_executed)
@@ -257,20 +267,24 @@ fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
         signed: false,
         extended: false,
         flush: flag(Kind::Ftz),
-        number: flag(Kind::Bf),
+        // FSET gives 1.0, not all ones: the table has no other.
+        number: op.opcode as u8 == O::Fset as u8,
     };
     Some(match op.opcode {
         O::Fadd | O::Fmul | O::Ffma | O::Fswzadd | O::Fsel | O::Fchk => {
             Detail::Float(float_mode(instruction), scale(instruction.get()))
         }
-        O::Fmnmx => {
-            let nan = i8::from(flag(Kind::Nan));
-            Detail::Float(float_mode(instruction), nan)
+        O::Fmnmx | O::Hmnmx2 => Detail::Extreme(
+            half_mode(instruction),
+            float::Extreme { nan_wins: flag(Kind::Nan), signs: flag(Kind::XorSign) },
+        ),
+        O::Dsetp if matches!(instruction.get(), FloatCompare::Min | FloatCompare::Max) => {
+            Detail::Pick(matches!(instruction.get(), FloatCompare::Max), instruction.get())
         }
         O::Fset | O::Fsetp | O::Dsetp => compare(instruction.get::<FloatCompare>() as u8),
         O::Mufu => Detail::Function(Function::of(instruction.get::<Mufu>() as u32)?),
         O::Dadd | O::Dmul | O::Dfma => Detail::Double(rounding(instruction)),
-        O::Hadd2 | O::Hfma2 | O::Hfma2Mma | O::Hmul2 | O::Hmnmx2 => Detail::Half(half_mode(instruction)),
+        O::Hadd2 | O::Hfma2 | O::Hfma2Mma | O::Hmul2 => Detail::Half(half_mode(instruction)),
         O::Hsetp2 | O::Hset2 => Detail::HalfCompare(
             half_mode(instruction),
             instruction.get::<FloatCompare>() as u8,
@@ -295,6 +309,8 @@ fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
             integer(instruction.get())?,
             result_format(instruction.get())?,
             rounding(instruction),
+            // I2F takes a byte of its source, or a half.
+            if integer(instruction.get())?.bits < 32 { number(instruction, Role::Table) * 8 } else { 0 },
         ),
         O::F2fp => Detail::Pack(convert::Pack {
             to: match instruction.get::<ResultType>() {
@@ -305,6 +321,7 @@ fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
             rounding: rounding(instruction),
             relu: flag(Kind::Relu),
             flush: flag(Kind::Ftz),
+            finite: flag(Kind::SatFinite),
         }),
         _ => return None,
     })
@@ -328,7 +345,10 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
             Detail::Barrier(number(instruction, Role::Barrier))
         }
         O::Vote | O::Voteu => Detail::Choice(instruction.get::<Vote>() as u8, 0),
-        O::Match => Detail::Choice(instruction.get::<Match>() as u8, 0),
+        O::Match => {
+            let wide = matches!(instruction.get(), NumberType::U64);
+            Detail::Choice(instruction.get::<Match>() as u8, wide.into())
+        }
         O::Redux => Detail::Choice(instruction.get::<Redux>() as u8, u8::from(signed(instruction))),
         O::Shfl => Detail::Shuffle(instruction.get::<Shuffle>()),
         O::Bar => Detail::Choice(

@@ -41,20 +41,12 @@ impl Integer {
 pub fn float_to_float(word: u64, from: Format, to: Format, rounding: Rounding) -> u64 {
     let value = from.value(word);
     if value == Value::Nan {
-        // Between singles and doubles a NaN keeps its sign and its upper bits, and is made quiet (seen on an
-        // H100).
-        const DISTANCE: u32 = 52 - 23;
-        if from == Format::SINGLE && to == Format::DOUBLE {
-            let (sign, fraction) = (word / (1 << 31) % 2, word % (1 << 23));
-            return sign * (1 << 63) + (0x7ff8 << 48) + fraction * (1 << DISTANCE) % (1 << 51);
-        }
-        if from == Format::DOUBLE && to == Format::SINGLE {
-            let (sign, fraction) = (word / (1 << 63), word % (1 << 52) / (1 << DISTANCE));
-            return sign * (1 << 31) + (0x7fc0_0000 | fraction);
-        }
-        if to == Format::DOUBLE {
-            // The NaN of singles, wider (contract, measured for its high word).
-            return 0x7fff_ffff_e000_0000;
+        // To and from doubles a NaN keeps its sign and its upper bits, and is made quiet (seen on an H100).
+        if from == Format::DOUBLE || to == Format::DOUBLE {
+            let fraction = word & ((1 << from.fraction_bits()) - 1);
+            let fraction = fraction << (52 - from.fraction_bits()) >> (52 - to.fraction_bits());
+            let quiet = 1 << (to.fraction_bits() - 1);
+            return to.infinity(word & from.zero(true) != 0) | fraction | quiet;
         }
     }
     to.word(value, rounding)
@@ -80,7 +72,11 @@ pub const fn round(value: Value, rounding: Rounding) -> Value {
 /// FRND: a word as the word of a whole number.
 #[must_use]
 pub const fn round_word(word: u64, format: Format, rounding: Rounding) -> u64 {
-    format.word(round(format.value(word), rounding), Rounding::Nearest)
+    match format.value(word) {
+        // A double's NaN goes on.
+        Value::Nan if format.bits() == 64 => word | 1 << (format.fraction_bits() - 1),
+        value => format.word(round(value, rounding), Rounding::Nearest),
+    }
 }
 
 /// The magnitude as a whole number, and whether it has more than 64 bits.
@@ -150,6 +146,8 @@ pub struct Pack {
     pub relu: bool,
     /// FTZ: subnormal operands are 0.
     pub flush: bool,
+    /// SATFINITE: infinity and what is beyond the largest number become that number.
+    pub finite: bool,
 }
 
 /// F2FP.PACK_AB: two singles as halves; the second one is the low half.
@@ -160,6 +158,8 @@ pub fn pack(high: u32, low: u32, mode: Pack) -> u32 {
         let word = if mode.flush { float::flush(word) } else { word };
         let value = Format::SINGLE.value(word.into());
         let half = mode.to.word(value, mode.rounding) as u32;
+        let infinite = (half & 0x7fff) == mode.to.infinity(false) as u32;
+        let half = if mode.finite && infinite { half - 1 } else { half };
         if mode.relu && value != Value::Nan && half >> 15 != 0 { 0 } else { half }
     };
     half(low) | half(high) << 16
@@ -237,8 +237,12 @@ mod tests {
         assert_eq!(by(0x7ff0_0000_4f00_0000, Format::DOUBLE, Format::SINGLE), 0x7fc0_0002);
         assert_eq!(by(0xffff_0000_8080_0000, Format::DOUBLE, Format::SINGLE), 0xfff8_0004);
         assert_eq!(by(1, Format::HALF, Format::SINGLE), 0x3380_0000);
-        let mode = Pack { to: Format::HALF, rounding: Rounding::Nearest, relu: true, flush: false };
+        let mode =
+            Pack { to: Format::HALF, rounding: Rounding::Nearest, relu: true, flush: false, finite: false };
         assert_eq!(pack(0x3f80_0000, 0xbf80_0000, mode), 0x3c00_0000);
         assert_eq!(pack(0x3f80_0000, 0xbf80_0000, Pack { relu: false, ..mode }), 0x3c00_bc00);
+        // Infinity and NaN.
+        assert_eq!(pack(0x7f80_0000, 0x7fc0_0000, Pack { finite: true, ..mode }), 0x7bff_7fff);
+        assert_eq!(by(0x7e1a, Format::HALF, Format::DOUBLE), 0x7ff8_6800_0000_0000);
     }
 }

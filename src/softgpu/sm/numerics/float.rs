@@ -39,8 +39,12 @@ impl Mode {
         if self.flushes() { flush(word) } else { word }
     }
 
+    /// The result, where it is `word` and `exact` before it was rounded: 2^-126 may have been below it.
     #[inline(always)]
-    const fn result(self, word: u32) -> u32 {
+    fn result(self, word: u32, exact: impl FnOnce() -> Value) -> u32 {
+        const LEAST: u32 = f32::MIN_POSITIVE.to_bits();
+        let tiny = || word & !SIGN == LEAST && Format::SINGLE.is_tiny(exact());
+        let word = if self.flushes() && tiny() { word & SIGN } else { word };
         let word = if self.flushes() { flush(word) } else { word };
         if self.saturate { saturate(word) } else { word }
     }
@@ -92,7 +96,8 @@ pub fn add(a: u32, b: u32, mode: Mode) -> u32 {
         Rounding::Nearest => canonical(f32::from_bits(a) + f32::from_bits(b)),
         rounding => single(value(a).plus(value(b), rounding), rounding),
     };
-    mode.result(sum)
+    // A sum below 2^-126 is exact.
+    mode.result(sum, || value(sum))
 }
 
 /// `a * b * 2^scale`. The scale is that of FMUL's field, -3 to 3 (0 for nearly all); it is applied before the
@@ -104,14 +109,12 @@ pub fn multiply(a: u32, b: u32, scale: i32, mode: Mode) -> u32 {
     if mode.zero_wins && (a << 1 == 0 || b << 1 == 0) {
         return 0;
     }
+    let exact = || value(a).times(value(b)).times(value(2f32.powi(scale).to_bits()));
     let product = match mode.rounding {
         Rounding::Nearest if scale == 0 => canonical(f32::from_bits(a) * f32::from_bits(b)),
-        rounding => {
-            let factor = value((1.0_f32 * 2f32.powi(scale)).to_bits());
-            single(value(a).times(value(b)).times(factor), rounding)
-        }
+        rounding => single(exact(), rounding),
     };
-    mode.result(product)
+    mode.result(product, exact)
 }
 
 /// `a * b + c`, rounded once.
@@ -120,11 +123,22 @@ pub fn multiply(a: u32, b: u32, scale: i32, mode: Mode) -> u32 {
 pub fn fused(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
     let (a, b, c) = (mode.operand(a), mode.operand(b), mode.operand(c));
     let (a, b) = if mode.zero_wins && (a << 1 == 0 || b << 1 == 0) { (0, 0) } else { (a, b) };
+    let exact = || value(a).times(value(b)).plus(value(c), mode.rounding);
     let sum = match mode.rounding {
         Rounding::Nearest => canonical(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c))),
-        rounding => single(value(a).times(value(b)).plus(value(c), rounding), rounding),
+        rounding => single(exact(), rounding),
     };
-    mode.result(sum)
+    mode.result(sum, exact)
+}
+
+/// Modifiers of FMNMX and HMNMX2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extreme {
+    /// NAN: the result is NaN if an operand is.
+    pub nan_wins: bool,
+    /// XORSIGN: the result's sign is that of the operands' product. Signs are those of the words, whatever
+    /// the operands' modifiers say.
+    pub signs: bool,
 }
 
 /// FMNMX: the smaller number, or the larger one. A number wins over NaN, unless `nan_wins`; -0 is below +0.
@@ -187,7 +201,7 @@ pub fn quad_add(a: u32, b: u32, operations: u32, lane: usize, mode: Mode) -> u32
         0 => add(a, b, mode),
         1 => add(a ^ SIGN, b, mode),
         2 => add(a, b ^ SIGN, mode),
-        _ => mode.result(mode.operand(b)),
+        _ => mode.result(mode.operand(b), || value(b)),
     }
 }
 

@@ -17,6 +17,8 @@ impl Format {
     pub const HALF: Self = Self { exponent_bits: 5, fraction_bits: 10, nan: 0x7fff };
     /// BF16.
     pub const BFLOAT: Self = Self { exponent_bits: 8, fraction_bits: 7, nan: 0x7fff };
+    /// TF32, without the 13 bits below it that its words have.
+    pub const TENSOR: Self = Self { exponent_bits: 8, fraction_bits: 10, nan: 0x3_ffff };
     /// F32.
     pub const SINGLE: Self = Self { exponent_bits: 8, fraction_bits: 23, nan: 0x7fff_ffff };
     /// F64. This NaN is that of an operation without NaN as operand (contract, measured).
@@ -84,6 +86,12 @@ impl Format {
     #[must_use]
     pub const fn is_subnormal(self, word: u64) -> bool {
         word & self.infinity(false) == 0
+    }
+
+    /// Whether a number is below the normal ones, before it is rounded.
+    #[must_use]
+    pub const fn is_tiny(self, value: Value) -> bool {
+        matches!(value, Value::Number(number) if number.is_zero() || number.exponent < self.least_exponent())
     }
 
     /// A word with a subnormal number as 0 of the same sign.

@@ -62,6 +62,8 @@ pub struct Operand {
 pub struct Mode {
     /// F16 or BF16.
     pub format: Format,
+    /// F32: the result is a single, that of the low halves.
+    pub single: bool,
     /// FTZ: subnormal operands and results are 0 of the same sign.
     pub flush: bool,
     /// SAT: results are clamped to 0 to 1, NaN becomes 0.
@@ -76,11 +78,7 @@ impl Mode {
     /// No modifiers.
     #[must_use]
     pub const fn plain(format: Format) -> Self {
-        Self { format, flush: false, saturate: false, relu: false, zero_wins: false }
-    }
-
-    const fn sign(self) -> u64 {
-        self.format.zero(true)
+        Self { format, single: false, flush: false, saturate: false, relu: false, zero_wins: false }
     }
 
     /// Values of an operand's halves.
@@ -97,11 +95,12 @@ impl Mode {
     }
 
     fn word(self, value: Value) -> u64 {
-        let format = self.format;
+        let format = if self.single { Format::SINGLE } else { self.format };
         let word = format.word(value, Rounding::Nearest);
-        let word = if self.flush { format.flush(word) } else { word };
+        // A result is subnormal that is so before it is rounded.
+        let word = if self.flush && format.is_tiny(value) { word & format.zero(true) } else { word };
         let nan = value == Value::Nan;
-        let negative = word & self.sign() != 0;
+        let negative = word & format.zero(true) != 0;
         if self.saturate {
             let one = format.word(Format::SINGLE.value(0x3f80_0000), Rounding::Nearest);
             return if nan || negative { 0 } else { word.min(one) };
@@ -113,7 +112,7 @@ impl Mode {
     #[must_use]
     pub fn pack(self, values: [Value; 2]) -> u32 {
         let [low, high] = values.map(|value| self.word(value));
-        halves(low, high)
+        halves(low, if self.single { 0 } else { high })
     }
 }
 
@@ -156,6 +155,16 @@ pub fn pick(a: [Value; 2], b: [Value; 2], larger: bool, nan_wins: bool, mode: Mo
         Format::SINGLE.value(float::pick(one, two, larger, nan_wins, false).into())
     };
     mode.pack([half(0), half(1)])
+}
+
+/// Halves with other signs, but for NaN.
+#[must_use]
+pub const fn with_signs(word: u32, signs: [u32; 2]) -> u32 {
+    const SIGN: u32 = 0x8000;
+    const NAN: u32 = 0x7fff;
+    let low = if word % HALF == NAN { NAN } else { (word % HALF & !SIGN) | signs[0] & SIGN };
+    let high = if word >> 16 == NAN { NAN } else { word >> 16 & !SIGN | signs[1] & SIGN };
+    low | high << 16
 }
 
 /// How the low and the high halves relate: see [`float::relation`].

@@ -73,13 +73,13 @@ fn product(format: Format, a: u32, b: u32) -> Option<Term> {
     })
 }
 
-fn addend(value: Value) -> Option<Term> {
+fn addend(format: Format, value: Value) -> Option<Term> {
     let Value::Number(number) = value else { return None };
     #[allow(clippy::cast_possible_truncation, reason = "bits 126 to 63")]
     let magnitude = (number.significand >> 63) as u64;
     (!number.is_zero()).then_some(Term {
         negative: number.negative,
-        exponent: number.exponent,
+        exponent: number.exponent.max(format.least_exponent()),
         magnitude: magnitude >> 32,
         unit: number.exponent - 31,
     })
@@ -97,6 +97,8 @@ impl Sum {
         let word = self.accumulator.word(value, rounding);
         // A cut result beyond the largest number is infinite, as of other units.
         let largest = self.accumulator.infinity(false) - 1;
+        // There is no -0.
+        let word = if word & !self.accumulator.zero(true) == 0 { 0 } else { word };
         let finite = matches!(value, Value::Number(_)) && word & !self.accumulator.zero(true) == largest;
         if finite && overflows(self.accumulator, value) { (word + 1) as u32 } else { word as u32 }
     }
@@ -122,7 +124,7 @@ impl Sum {
     fn finite(self, c: u32, pairs: impl Iterator<Item = (u32, u32)>) -> Value {
         let zero = Value::Number(Number::whole(false, 0));
         let mut terms = [None; 17];
-        terms[0] = addend(self.accumulator.value(c.into()));
+        terms[0] = addend(self.accumulator, self.accumulator.value(c.into()));
         for (term, (a, b)) in terms[1..].iter_mut().zip(pairs) {
             *term = product(self.factors, a, b);
         }

@@ -1,0 +1,212 @@
+//! What a GPU gave: programs, and sums of what each instance stored.
+//!
+//! The file is compressed by gzip. In it are `SASS` and a version, the number of threads, and the programs:
+//! seed, number of instances, and of each its word and two sums. All numbers are little-endian.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use gpuvmk_isa::{Arch, Word, decode};
+
+use crate::instance::label;
+use crate::program::Program;
+use crate::soft::{self, NoOutputs};
+
+const MAGIC: [u8; 4] = *b"SASS";
+const VERSION: u32 = 1;
+
+/// Threads of a warp.
+const WARP: u32 = 32;
+
+/// Recorded programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Threads of each program.
+    pub threads: u32,
+    /// Seeds and instances.
+    pub programs: Vec<(u64, Vec<Vector>)>,
+}
+
+/// What an instance gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vector {
+    /// The instance.
+    pub word: Word,
+    /// [`sum`] of what all threads stored.
+    pub all: u64,
+    /// That of what the first warp stored.
+    pub warp: u64,
+}
+
+/// Which threads run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The first warp: a second for all programs.
+    Warp,
+    /// All.
+    All,
+}
+
+/// Why a file is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It ends early, or is not compressed.
+    #[error("reading recorded vectors")]
+    Read(#[from] std::io::Error),
+    /// Its first words are others.
+    #[error("no recorded vectors, or of a version that is not known")]
+    Version,
+}
+
+/// What an operation did on all recorded threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instances, one for each thread.
+    pub instances: u64,
+    /// Words of programs that are instances.
+    pub words: u64,
+    /// Those that did not give what the GPU gave.
+    pub different: u64,
+    /// Those that the software GPU does not execute.
+    pub not_executed: u64,
+}
+
+impl Counts {
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
+        self.instances += other.instances;
+        self.words += other.words;
+        self.different += other.different;
+        self.not_executed += other.not_executed;
+    }
+}
+
+/// The sum of words that is recorded: FNV-1a over words (Fowler, Noll and Vo).
+#[must_use]
+pub fn sum(words: &[u32]) -> u64 {
+    words
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ u64::from(*word)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// An operation's name, as results are counted by.
+#[must_use]
+pub fn name(arch: Arch, word: Word) -> String {
+    decode(arch, word).map_or_else(|_| "?".into(), |instruction| label(&instruction))
+}
+
+impl Recorded {
+    /// One of its programs.
+    #[must_use]
+    pub fn program(&self, index: usize, extent: Extent) -> Option<Program> {
+        let (seed, vectors) = self.programs.get(index)?;
+        let words: Vec<_> = vectors.iter().map(|vector| vector.word).collect();
+        let threads = if extent == Extent::Warp { WARP } else { self.threads };
+        Some(Program::of(Arch::Sm90, *seed, threads, &words))
+    }
+
+    /// Runs a program in the software GPU, and counts by operation what is as it was recorded.
+    ///
+    /// # Errors
+    /// The program gave nothing.
+    pub fn verify(&self, index: usize, extent: Extent) -> Result<BTreeMap<String, Counts>, NoOutputs> {
+        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
+        let (Some(program), Some((_, vectors))) = (self.program(index, extent), self.programs.get(index))
+        else {
+            return Ok(counts);
+        };
+        let mut runs = program.clone();
+        for (at, instance) in &program.instances {
+            if !soft::executes(instance.opcode) {
+                runs.words[*at] = crate::template::wait();
+            }
+        }
+        let stored = soft::outputs(&runs)?;
+        let threads = usize::try_from(program.threads).unwrap_or(0);
+        let mut left = &stored[..];
+        for ((_, instance), vector) in program.instances.iter().zip(vectors) {
+            let (mine, rest) = left.split_at_checked(instance.slots() * threads).unwrap_or_default();
+            left = rest;
+            let executed = soft::executes(instance.opcode);
+            let recorded = if extent == Extent::Warp { vector.warp } else { vector.all };
+            counts.entry(name(program.arch, instance.word)).or_default().add(Counts {
+                instances: program.threads.into(),
+                words: 1,
+                different: u64::from(executed && sum(mine) != recorded),
+                not_executed: u64::from(!executed),
+            });
+        }
+        Ok(counts)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// See [`Unreadable`].
+    pub fn read(file: impl Read) -> Result<Self, Unreadable> {
+        let mut file = flate2::read::GzDecoder::new(file);
+        let mut head = [0; 4];
+        file.read_exact(&mut head)?;
+        if head != MAGIC || word(&mut file)? != VERSION {
+            return Err(Unreadable::Version);
+        }
+        let threads = word(&mut file)?;
+        let mut programs = Vec::new();
+        for _ in 0..word(&mut file)? {
+            let (seed, mut vectors) = (double(&mut file)?, Vec::new());
+            for _ in 0..word(&mut file)? {
+                let halves = [double(&mut file)?, double(&mut file)?].map(u128::from);
+                let (all, warp) = (double(&mut file)?, double(&mut file)?);
+                vectors.push(Vector { word: Word(halves[0] | halves[1] << 64), all, warp });
+            }
+            programs.push((seed, vectors));
+        }
+        Ok(Self { threads, programs })
+    }
+}
+
+fn word(file: &mut impl Read) -> std::io::Result<u32> {
+    let mut bytes = [0; 4];
+    file.read_exact(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+fn double(file: &mut impl Read) -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        file.write_all(bytes).unwrap();
+        file.finish().unwrap()
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(matches!(Recorded::read(&packed(b"SASSxxxx")[..]), Err(Unreadable::Version)));
+        assert!(matches!(Recorded::read(&packed(b"SASS\x01\0")[..]), Err(Unreadable::Read(_))));
+        assert!(matches!(Recorded::read(&b"SASS"[..]), Err(Unreadable::Read(_))));
+    }
+
+    #[test]
+    fn a_wrong_result_is_counted_as_different() {
+        // IADD3 R32, P4, P5, R16, R17, R18.
+        let word = Word(0x7210 | 32 << 16 | 16 << 24 | 17 << 32 | 18 << 64 | 4 << 81 | 5 << 84 | 0xf << 87);
+        let stored = soft::outputs(&Program::of(Arch::Sm90, 3, WARP, &[word])).unwrap();
+        let counts = |warp| {
+            let programs = vec![(3, vec![Vector { word, all: 0, warp }])];
+            Recorded { threads: 256, programs }.verify(0, Extent::Warp).unwrap()["IADD3"]
+        };
+        let right = Counts { instances: 32, words: 1, different: 0, not_executed: 0 };
+        assert_eq!(counts(sum(&stored)), right);
+        assert_eq!(counts(0), Counts { different: 1, ..right });
+    }
+}

@@ -1,0 +1,80 @@
+//! What an H200 gave for 200 programs of 400 instances: the software GPU gives the same, but for what
+//! `differences.tsv` names.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gpuvmk_sass::recorded::{Counts, Extent, Recorded};
+use gpuvmk_sass::soft::{executes, outputs_by};
+use gpuvmk_sm::Twin;
+
+const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz");
+const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differences.tsv");
+
+fn verify(recorded: &Recorded) -> BTreeMap<String, Counts> {
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, Counts>::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= recorded.programs.len() {
+                        return;
+                    }
+                    let more = recorded.verify(index, Extent::Warp).unwrap();
+                    let mut counts = counts.lock().unwrap();
+                    for (name, more) in more {
+                        counts.entry(name).or_default().add(more);
+                    }
+                }
+            });
+        }
+    });
+    counts.into_inner().unwrap()
+}
+
+/// Each operation that differs or is not executed, with how many of its words: one that is mended is to be
+/// taken from the list. `UPDATE_DIFFERENCES=1` writes it.
+#[test]
+fn an_h200_gave_the_same_but_for_known_differences() {
+    let recorded = Recorded::read(File::open(VECTORS).unwrap()).unwrap();
+    let counts = verify(&recorded);
+    assert!(counts.len() > 1000, "{} operations", counts.len());
+    let mut found = String::from("operation\twords\tdifferent\tnot executed\n");
+    for (name, counts) in &counts {
+        if counts.different + counts.not_executed > 0 {
+            writeln!(found, "{name}\t{}\t{}\t{}", counts.words, counts.different, counts.not_executed)
+                .unwrap();
+        }
+    }
+    if std::env::var_os("UPDATE_DIFFERENCES").is_some() {
+        fs::write(DIFFERENCES, &found).unwrap();
+    }
+    assert_eq!(found, fs::read_to_string(DIFFERENCES).unwrap());
+}
+
+#[test]
+fn twins_store_the_same() {
+    let host = Twin::of_host();
+    if host == Twin::PLAIN {
+        eprintln!("This processor has the twin for every processor only: nothing was compared.");
+        return;
+    }
+    let recorded = Recorded::read(File::open(VECTORS).unwrap()).unwrap();
+    for index in 0..20 {
+        let mut program = recorded.program(index, Extent::Warp).unwrap();
+        for (at, instance) in &program.instances {
+            if !executes(instance.opcode) {
+                // What follows is a wait.
+                program.words[*at] = program.words[*at + 1];
+            }
+        }
+        let [one, other] = [Twin::PLAIN, host].map(|twin| outputs_by(twin, &program).unwrap());
+        assert!(one == other, "program {index}");
+    }
+}
