@@ -1,5 +1,5 @@
-//! `gpuvmk demo` and `gpuvmk gpu bench` of an installed gpuvmk start the program beside it that does that, or
-//! say what is missing.
+//! `gpuvmk demo`, `gpuvmk gpu bench` and `gpuvmk shader` of an installed gpuvmk start the program beside it
+//! that does that, or say what is missing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,4 +44,11 @@ fn installed_program_starts_the_one_beside_it_or_says_what_is_missing() {
     let output = Command::new(&program).args(["gpu", "bench", "--json", "--uid", "65534"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), "--uid=65534 --json");
+
+    let output = Command::new(&program).args(["shader", "disasm", "a.bin", "--arch", "90"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["gpuvmk-shader", "not installed", "cargo run --release -- shader"] {
+        assert!(said.contains(part), "'{part}' is not in: {said}");
+    }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// Folders of packages that the program must not depend on.
-const FORBIDDEN: [&str; 6] = ["fuzz", "gpu_bench", "lab", "runner", "tests", "xtask"];
+const FORBIDDEN: [&str; 7] = ["fuzz", "gpu_bench", "lab", "runner", "shader", "tests", "xtask"];
 
 fn manifest(folder: &Path) -> toml::Table {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml");

@@ -25,6 +25,7 @@ mod registers;
 mod sched_sim;
 mod serve;
 mod set;
+mod shader;
 mod show;
 mod softgpu;
 mod status;
@@ -96,6 +97,8 @@ enum Command {
     SchedSim(sched_sim::Args),
     /// Change a VM's part of the GPU, or the policy, while VMs work.
     Set(set::Args),
+    /// Read shaders' machine code, and run kernels without a card.
+    Shader(shader::Args),
     /// Show everything that is known of one VM.
     Show(show::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
@@ -163,6 +166,7 @@ pub fn main() -> ExitCode {
         Command::Controls(args) => controls::run(&args),
         Command::SchedSim(args) => sched_sim::run(&args),
         Command::Set(args) => set::run(&args),
+        Command::Shader(args) => shader::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),

@@ -5,7 +5,9 @@
 //! for the other one they are strings.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What an option's value may be.
@@ -86,6 +88,105 @@ impl<A: Value> BenchOptions<A> {
     }
 }
 
+/// Commands of `gpuvmk shader`, which `gpuvmk-shader` carries out.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
+pub enum ShaderCommand {
+    /// Print machine code as text, in the dialect of NVIDIA's disassembler.
+    #[command(
+        after_help = "Examples:\n  gpuvmk shader disasm kernels.cubin --kernel add\n  gpuvmk shader disasm code.bin --arch 90"
+    )]
+    Disasm {
+        /// A cubin, or raw machine code.
+        file: PathBuf,
+        /// The code's version, such as 75 or 90; a cubin says it itself.
+        #[arg(long, value_name = "NUMBER")]
+        arch: Option<u16>,
+        /// Only this kernel of a cubin.
+        #[arg(long, value_name = "NAME")]
+        kernel: Option<String>,
+    },
+    /// Run a kernel on a software GPU in this process.
+    ///
+    /// Arguments are values (u32:5, i32:-1, u64:7, i64:-7, f32:0.5, f64:0.5) or buffers (file:PATH,
+    /// zero:BYTES, new:BYTES); a buffer ends with >PATH where it is to be written to a file afterwards.
+    #[command(
+        after_help = "Example:\n  gpuvmk shader run add.cubin --kernel add --grid 16 --block 256 --arg file:a.bin --arg file:b.bin --arg 'zero:16384>c.bin' --arg u32:4096"
+    )]
+    Run(RunOptions),
+}
+
+/// Options of `gpuvmk shader run`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct RunOptions {
+    /// A cubin.
+    pub file: PathBuf,
+    /// The kernel.
+    #[arg(long, value_name = "NAME")]
+    pub kernel: String,
+    /// Blocks: width, height and depth.
+    #[arg(long, value_name = "X[,Y[,Z]]", default_value = "1", value_parser = size)]
+    pub grid: [u32; 3],
+    /// Threads of a block: width, height and depth.
+    #[arg(long, value_name = "X[,Y[,Z]]", default_value = "1", value_parser = size)]
+    pub block: [u32; 3],
+    /// Bytes of shared memory besides the kernel's own.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub shared: u32,
+    /// An argument, in their order.
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub arg: Vec<String>,
+    /// Print each instruction with its active lanes and the registers that it changes.
+    #[arg(long)]
+    pub trace: bool,
+    /// Look for reads of memory never written, races of warps on shared memory, and missing waits on
+    /// scoreboards.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// One to three numbers; those left out are 1.
+fn size(text: &str) -> Result<[u32; 3], String> {
+    let mut size = [1; 3];
+    let mut parts = text.split(',');
+    for (to, part) in size.iter_mut().zip(&mut parts) {
+        *to = part.parse().map_err(|_| format!("{part:?} is no number"))?;
+    }
+    match parts.next() {
+        Some(more) => Err(format!("{more:?} is a fourth number; there are three at most")),
+        None if size.contains(&0) => Err("0 is no size".to_owned()),
+        None => Ok(size),
+    }
+}
+
+impl ShaderCommand {
+    /// The words of a command line that give this command.
+    pub fn words(&self) -> Vec<OsString> {
+        match self {
+            Self::Disasm { file, arch, kernel } => {
+                let mut words: Vec<OsString> = vec!["disasm".into()];
+                words.extend(arch.map(|arch| format!("--arch={arch}").into()));
+                words.extend(kernel.as_ref().map(|kernel| format!("--kernel={kernel}").into()));
+                words.extend(["--".into(), file.into()]);
+                words
+            }
+            Self::Run(options) => options.words(),
+        }
+    }
+}
+
+impl RunOptions {
+    fn words(&self) -> Vec<OsString> {
+        let Self { file, kernel, grid, block, shared, arg, trace, check } = self;
+        let size = |name: &str, [x, y, z]: [u32; 3]| format!("--{name}={x},{y},{z}");
+        let mut words = vec!["run".to_owned(), format!("--kernel={kernel}")];
+        words.extend([size("grid", *grid), size("block", *block), format!("--shared={shared}")]);
+        words.extend(arg.iter().map(|argument| format!("--arg={argument}")));
+        words.extend(flags([(*trace, "--trace"), (*check, "--check")]));
+        words.push("--".to_owned());
+        words.into_iter().map(OsString::from).chain([file.into()]).collect()
+    }
+}
+
 /// The names of those that are set.
 fn flags<const N: usize>(flags: [(bool, &str); N]) -> impl Iterator<Item = String> {
     flags.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.to_owned())
@@ -93,7 +194,7 @@ fn flags<const N: usize>(flags: [(bool, &str); N]) -> impl Iterator<Item = Strin
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches};
+    use clap::{Args, Command, FromArgMatches, Subcommand as _};
 
     use super::*;
 
@@ -121,6 +222,36 @@ mod tests {
                 let options = BenchOptions { gpu: gpu.clone(), uid, rehearse, residue, json };
                 assert_eq!(read::<BenchOptions<String>>(&options.words()), options);
             }
+        }
+    }
+
+    #[test]
+    fn commands_of_shaders_are_read_as_they_were_handed_on() {
+        let read = |words: Vec<OsString>| {
+            let command = ShaderCommand::augment_subcommands(Command::new("program").no_binary_name(true));
+            ShaderCommand::from_arg_matches(&command.get_matches_from(words)).unwrap()
+        };
+        for (arch, kernel) in [(None, Some("add".to_owned())), (Some(90), None)] {
+            let command = ShaderCommand::Disasm { file: "-odd name".into(), arch, kernel };
+            assert_eq!(read(command.words()), command);
+        }
+        for set in [false, true] {
+            let command = ShaderCommand::Run(RunOptions {
+                file: "a.cubin".into(),
+                kernel: "add".to_owned(),
+                grid: [4, 2, 1],
+                block: [256, 1, 1],
+                shared: 64,
+                arg: vec!["u32:5".to_owned(), "zero:64>a file".to_owned()],
+                trace: set,
+                check: !set,
+            });
+            assert_eq!(read(command.words()), command);
+        }
+        assert_eq!(size("3"), Ok([3, 1, 1]));
+        assert_eq!(size("3,4,5"), Ok([3, 4, 5]));
+        for wrong in ["", "0", "1,2,3,4", "x", "-1"] {
+            assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -12,8 +12,12 @@ use serde_json::json;
 
 use crate::workshop;
 
-/// Where the package has the program that measures a GPU without guests.
-const GPU_BENCH: &str = "usr/libexec/gpuvmk/gpuvmk-gpu-bench";
+/// Programs that `gpuvmk` becomes for some commands, which nobody else starts, and where the package has
+/// them.
+const COMPANIONS: [(&str, &str); 2] = [
+    ("gpuvmk-gpu-bench", "usr/libexec/gpuvmk/gpuvmk-gpu-bench"),
+    ("gpuvmk-shader", "usr/libexec/gpuvmk/gpuvmk-shader"),
+];
 
 /// Where the package goes.
 #[derive(Debug, clap::Args)]
@@ -46,9 +50,10 @@ pub fn build(out: &Path) -> Result<PathBuf> {
     }
     let stage = Stage { root: &root };
     stage.file(&program, "usr/bin/gpuvmk", 0o755)?;
-    // What `gpuvmk gpu bench` starts; nobody else does.
-    stage.file(&workshop::build_program("gpuvmk-gpu-bench")?, GPU_BENCH, 0o755)?;
-    for program in ["usr/bin/gpuvmk", GPU_BENCH] {
+    for (name, place) in COMPANIONS {
+        stage.file(&workshop::build_program(name)?, place, 0o755)?;
+    }
+    for program in ["usr/bin/gpuvmk"].into_iter().chain(COMPANIONS.map(|(_, place)| place)) {
         check(Command::new("strip").arg(root.join(program)))?;
     }
     stage.tree("packaging/systemd", "usr/lib/systemd/system")?;

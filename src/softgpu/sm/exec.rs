@@ -17,6 +17,7 @@ use gpuvmk_isa::Opcode as O;
 
 pub(crate) use context::{Context, Turn};
 use context::{Flow, INSTRUCTION};
+pub(crate) use memory::touched;
 
 use crate::fault::{Cause, Exception};
 use crate::op::Op;

@@ -9,6 +9,7 @@ use crate::exec::{Context, Turn};
 use crate::fault::Fault;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{Memory, View};
+use crate::observe::{self, Observer};
 use crate::program::{Code, Program};
 use crate::twin::Twin;
 
@@ -64,11 +65,12 @@ struct Worker<'a> {
     code: Code,
     /// Room of a CTA that has ended.
     spare: Option<Box<Cta>>,
+    observer: Option<&'a mut dyn Observer>,
 }
 
 impl<'a> Worker<'a> {
     fn new(memory: &'a dyn Memory) -> Self {
-        Self { view: memory.view(), code: Code::default(), spare: None }
+        Self { view: memory.view(), code: Code::default(), spare: None, observer: None }
     }
 }
 
@@ -131,6 +133,14 @@ impl Grid {
                 });
             }
         }
+        self.progress()
+    }
+
+    /// Runs the grid to its end on one worker, in the caller's thread, and tells `observer` of every
+    /// instruction.
+    pub fn observe(&self, memory: &dyn Memory, observer: &mut dyn Observer) -> Progress {
+        let mut worker = Worker { observer: Some(observer), ..Worker::new(memory) };
+        self.work(&mut worker, &|| true);
         self.progress()
     }
 
@@ -259,7 +269,13 @@ impl Grid {
             place,
             slot,
         };
-        let turn = self.twin.run(warp, &mut context, &mut worker.code, WARP_TURN).map_err(|cause| Fault {
+        let turn = match &mut worker.observer {
+            None => self.twin.run(warp, &mut context, &mut worker.code, WARP_TURN),
+            Some(observer) => {
+                observe::run(&mut **observer, self.twin, warp, &mut context, &mut worker.code, WARP_TURN)
+            }
+        };
+        let turn = turn.map_err(|cause| Fault {
             cause,
             pc: warp.group.pc,
             cta: place,

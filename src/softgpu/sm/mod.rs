@@ -13,6 +13,7 @@ mod launch;
 mod lower;
 mod memory;
 pub mod numerics;
+mod observe;
 mod op;
 mod program;
 mod row;
@@ -23,6 +24,7 @@ pub use fault::{Access, Cause, Exception, Fault, MemoryFault};
 pub use grid::{Grid, Progress};
 pub use launch::{Constants, Launch, LaunchError, LocalMemory};
 pub use memory::{Memory, View, Width};
+pub use observe::{Change, Observer, Register, SharedAccess, Step};
 pub use twin::Twin;
 
 #[cfg(test)]

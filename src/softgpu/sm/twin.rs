@@ -57,7 +57,11 @@ impl Twin {
         Ok(if warp.live == 0 { Turn::Ended } else { Turn::Blocked })
     }
 
-    fn in_page(
+    /// Runs a warp while it stays in a page of code: see [`in_page`].
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub(crate) fn in_page(
         self,
         warp: &mut Warp,
         context: &mut Context<'_>,

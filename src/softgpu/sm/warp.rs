@@ -102,6 +102,16 @@ impl Warp {
         pool.get(index.wrapping_sub(usize::from(POOL))).unwrap_or(&ZERO)
     }
 
+    /// Uniform registers, and behind them those of the lanes.
+    pub fn registers(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Predicates, and behind them uniform ones.
+    pub fn predicates(&self) -> &[u32; 16] {
+        &self.predicates
+    }
+
     /// Both halves of a source of 64 bits.
     #[inline(always)]
     pub fn rows<'a>(&'a self, pool: &'a [Row], source: Source) -> [&'a Row; 2] {

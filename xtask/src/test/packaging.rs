@@ -81,6 +81,7 @@ fn inspect(root: &Path) -> Result<()> {
         "usr/share/bash-completion/completions/gpuvmk",
         "usr/share/doc/gpuvmk/operators.md",
         "usr/libexec/gpuvmk/gpuvmk-gpu-bench",
+        "usr/libexec/gpuvmk/gpuvmk-shader",
         "etc/gpuvmk",
     ] {
         ensure!(root.join(wanted).exists(), "{wanted} is missing");

@@ -11,34 +11,55 @@ use crate::warp::Warp;
 
 const SIGN: u32 = (-0.0_f32).to_bits();
 
+/// A source's row, with the bits that its modifiers keep, and those that they flip.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    row: &'a Row,
+    keep: u32,
+    flip: u32,
+}
+
+impl<'a> Operand<'a> {
+    #[inline(always)]
+    fn of(warp: &'a Warp, pool: &'a [Row], source: Source) -> Self {
+        let keep = if source.absolute { !SIGN } else { u32::MAX };
+        let flip = if source.negate { SIGN } else { 0 };
+        Self { row: warp.row(pool, source.row), keep, flip }
+    }
+
+    #[inline(always)]
+    fn word(self, lane: usize) -> u32 {
+        self.row[lane] & self.keep ^ self.flip
+    }
+
+    #[inline(always)]
+    fn number(self, lane: usize) -> f32 {
+        f32::from_bits(self.word(lane))
+    }
+}
+
 /// A source with magnitude and sign as its modifiers say.
 #[inline(always)]
 pub(super) fn source(warp: &Warp, pool: &[Row], source: Source) -> Row {
-    let row = warp.row(pool, source.row);
-    if !source.absolute && !source.negate {
-        return *row;
-    }
-    let keep = if source.absolute { !SIGN } else { u32::MAX };
-    let flip = if source.negate { SIGN } else { 0 };
-    each(|lane| row[lane] & keep ^ flip)
+    let operand = Operand::of(warp, pool, source);
+    each(|lane| operand.word(lane))
 }
 
 /// Lanes whose relation a comparison accepts.
 #[inline(always)]
-fn compare(a: &Row, b: &Row, accepted: u8, flush: bool) -> u32 {
-    lanes(|lane| float::relation(a[lane], b[lane], flush) & u32::from(accepted) != 0)
+fn compare(a: Operand<'_>, b: Operand<'_>, accepted: u8, flush: bool) -> u32 {
+    lanes(|lane| float::relation(a.word(lane), b.word(lane), flush) & u32::from(accepted) != 0)
 }
 
 #[inline(always)]
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let a = source(warp, pool, op.a);
-    let b = source(warp, pool, op.b);
+    let (a, b) = (Operand::of(warp, pool, op.a), Operand::of(warp, pool, op.b));
     let result = match (op.opcode, op.detail) {
-        (O::Fadd, Detail::Float(mode, _)) => add(&a, &b, mode),
-        (O::Fmul, Detail::Float(mode, scale)) => multiply(&a, &b, scale.into(), mode),
+        (O::Fadd, Detail::Float(mode, _)) => add(a, b, mode),
+        (O::Fmul, Detail::Float(mode, scale)) => multiply(a, b, scale.into(), mode),
         (O::Ffma, Detail::Float(mode, _)) => {
-            let c = source(warp, pool, op.c);
-            fused(&a, &b, &c, mode)
+            let c = Operand::of(warp, pool, op.c);
+            fused(a, b, c, mode)
         }
         (_, Detail::Extreme(mode, how)) => {
             let smaller = warp.lanes(op.from[0]);
@@ -46,25 +67,25 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
                 |lane: usize| [op.a, op.b].iter().fold(0, |sign, s| sign ^ warp.row(pool, s.row)[lane]);
             each(|lane| {
                 let larger = smaller >> lane & 1 == 0;
-                let picked = float::pick(a[lane], b[lane], larger, how.nan_wins, mode.flush);
+                let picked = float::pick(a.word(lane), b.word(lane), larger, how.nan_wins, mode.flush);
                 if how.signs && picked != float::NAN { picked & !SIGN | signs(lane) & SIGN } else { picked }
             })
         }
         (O::Fsel, _) => {
             let first = warp.lanes(op.from[0]);
-            each(|lane| if first >> lane & 1 == 1 { a[lane] } else { b[lane] })
+            each(|lane| if first >> lane & 1 == 1 { a.word(lane) } else { b.word(lane) })
         }
         (O::Fchk, _) => {
-            let special = lanes(|lane| float::division_is_special(a[lane], b[lane]));
+            let special = lanes(|lane| float::division_is_special(a.word(lane), b.word(lane)));
             warp.put_predicate(op.to[0], special, mask);
             return Ok(());
         }
         (_, Detail::Function(function)) => {
             // Its source is the second one.
-            each(|lane| function.of_word(b[lane]))
+            each(|lane| function.of_word(b.word(lane)))
         }
         (_, Detail::Compare { accepted, combine: how, flush, number, .. }) => {
-            let found = compare(&a, &b, accepted, flush);
+            let found = compare(a, b, accepted, flush);
             let with = warp.lanes(op.from[0]);
             let result = combine(found, with, how);
             if op.opcode == O::Fsetp {
@@ -81,28 +102,25 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 }
 
 #[inline(always)]
-fn add(a: &Row, b: &Row, mode: Mode) -> Row {
+fn add(a: Operand<'_>, b: Operand<'_>, mode: Mode) -> Row {
     if mode.is_plain() {
-        return each(|lane| float::canonical(f32::from_bits(a[lane]) + f32::from_bits(b[lane])));
+        return each(|lane| float::canonical(a.number(lane) + b.number(lane)));
     }
-    each(|lane| float::add(a[lane], b[lane], mode))
+    each(|lane| float::add(a.word(lane), b.word(lane), mode))
 }
 
 #[inline(always)]
-fn multiply(a: &Row, b: &Row, scale: i32, mode: Mode) -> Row {
+fn multiply(a: Operand<'_>, b: Operand<'_>, scale: i32, mode: Mode) -> Row {
     if mode.is_plain() && scale == 0 {
-        return each(|lane| float::canonical(f32::from_bits(a[lane]) * f32::from_bits(b[lane])));
+        return each(|lane| float::canonical(a.number(lane) * b.number(lane)));
     }
-    each(|lane| float::multiply(a[lane], b[lane], scale, mode))
+    each(|lane| float::multiply(a.word(lane), b.word(lane), scale, mode))
 }
 
 #[inline(always)]
-fn fused(a: &Row, b: &Row, c: &Row, mode: Mode) -> Row {
+fn fused(a: Operand<'_>, b: Operand<'_>, c: Operand<'_>, mode: Mode) -> Row {
     if mode.is_plain() {
-        return each(|lane| {
-            let (a, b, c) = (f32::from_bits(a[lane]), f32::from_bits(b[lane]), f32::from_bits(c[lane]));
-            float::canonical(a.mul_add(b, c))
-        });
+        return each(|lane| float::canonical(a.number(lane).mul_add(b.number(lane), c.number(lane))));
     }
-    each(|lane| float::fused(a[lane], b[lane], c[lane], mode))
+    each(|lane| float::fused(a.word(lane), b.word(lane), c.word(lane), mode))
 }

@@ -101,6 +101,12 @@ pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Don
     if matches!(op.opcode, O::ImadWide | O::UimadWide) || high {
         let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
         let [c, d] = warp.rows(pool, op.c);
+        if op.to[0] == crate::op::TRUE && !high && !extended && !op.b.negate && !op.c.negate {
+            let result = each_wide(|lane| {
+                words::product(a[lane], b[lane], is_signed).wrapping_add(pair(c[lane], d[lane]))
+            });
+            return put_wide(warp, op.d, &result, mask);
+        }
         let (mut over, mut flip) = (0, 0);
         if op.b.negate {
             flip = u64::MAX;

@@ -4,6 +4,7 @@ mod address;
 mod constant;
 mod small;
 
+pub(crate) use address::touched;
 pub(super) use address::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
 pub(super) use constant::constant;
 

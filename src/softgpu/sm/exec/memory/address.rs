@@ -2,7 +2,7 @@
 
 use crate::exec::context::Context;
 use crate::fault::{Cause, Exception};
-use crate::op::{Op, Place, Space};
+use crate::op::{Detail, Op, Place, Space, Unit};
 use crate::row::{LANES, Row, ZERO, low, pair};
 use crate::warp::Warp;
 
@@ -124,4 +124,22 @@ pub(super) fn is_run(addresses: &[u64; LANES], size: u64) -> bool {
         different |= address ^ addresses[0].wrapping_add(lane as u64 * size);
     }
     different == 0
+}
+
+/// Addresses in shared memory that an operation accesses, and the bytes of a lane, if all its lanes are
+/// there.
+pub(crate) fn touched(warp: &Warp, context: &Context<'_>, op: &Op, pool: &[Row]) -> Option<(Row, u32)> {
+    let (place, bytes) = match op.detail {
+        Detail::Move(place, Unit::Small(bytes, _)) => (place, bytes.into()),
+        Detail::Move(place, Unit::Words(count)) => (place, u32::from(count) * 4),
+        Detail::Atomic(place, ..) => (place, 4),
+        _ => return None,
+    };
+    if place.space == Space::Shared {
+        return Some((short(warp, op, place, pool), bytes));
+    }
+    match reached(context, place.space, &addresses(warp, op, place, pool)) {
+        Reached::Shared(addresses) => Some((addresses, bytes)),
+        _ => None,
+    }
 }
