@@ -9,7 +9,6 @@ use gpuvmk::chip::mme::{Encoded, fields};
 use gpuvmk::chip::qmd::layout::{Bits, Layout, V3_0, V4_0};
 use gpuvmk::chip::qmd::{MAX_WORDS, Qmd};
 use gpuvmk::chip::stream::DMA::SEC_OP;
-use gpuvmk::softgpu::Shaders;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk_isa::Arch;
 
@@ -40,7 +39,6 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let gpu = Executor::new(ExecutorConfig { vram: 32 << 20 }).expect("a software GPU");
     let ledger = gpu.ledger();
-    let gpu = gpu.with_shaders(Shaders::Executed);
     let mut bench = Bench::new(Box::new(gpu), &*ledger, EngineSet::GRAPHICS | EngineSet::COPY0);
     place_memory(&mut input, &bench);
     let mut words = set_up();

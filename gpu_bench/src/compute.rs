@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gpuvmk_kernels::launch::{self, Parameters, Place};
-use gpuvmk_kernels::{SPIN, spin};
+use gpuvmk_kernels::{Kernel, SM90, spin};
 
 use crate::bench::Bench;
 use crate::report::{Figure, Report};
@@ -22,6 +22,8 @@ const STAMPS: u64 = CONSTANTS + 0x1000;
 const OUT: u64 = STAGING + MIB;
 const DATA: u64 = 4 * MIB;
 
+/// The code is Hopper's.
+const SPIN: Kernel = SM90.spin;
 const ROUNDS: usize = 20;
 const SEED: u32 = 12345;
 

@@ -6,7 +6,7 @@
 //! that each client gives its own contexts.
 
 use gpuvmk_kernels::launch::{self, Parameters, Place, Size3};
-use gpuvmk_kernels::{Kernel, SHARED_FILL, SHARED_LOOK};
+use gpuvmk_kernels::{Kernel, SM90};
 
 use crate::bench::Bench;
 use crate::report::{Look, Report};
@@ -66,7 +66,7 @@ fn worker(bench: &mut Bench) -> Result<Worker, StepError> {
 }
 
 fn fill(worker: &mut Worker, seed: u32) -> Result<(), StepError> {
-    run(worker, &SHARED_FILL, seed)?;
+    run(worker, &SM90.shared_fill, seed)?;
     for block in [0, BLOCKS - 1] {
         let wanted = seed ^ (block % WORDS).wrapping_mul(2_654_435_761);
         let found = worker.system().read_u32(OUT + u64::from(block) * 4).map_err(outside)?;
@@ -78,7 +78,7 @@ fn fill(worker: &mut Worker, seed: u32) -> Result<(), StepError> {
 }
 
 fn search(worker: &mut Worker, seed: u32) -> Result<Found, StepError> {
-    run(worker, &SHARED_LOOK, seed)?;
+    run(worker, &SM90.shared_look, seed)?;
     let word = |at: u64| worker.system().read_u32(OUT + at).map_err(outside);
     Ok((word(0)?, word(4)?))
 }

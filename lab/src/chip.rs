@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Result, ensure};
 pub use gpuvmk_chip::Chip;
-use gpuvmk_chip::Face;
+use gpuvmk_chip::{Face, compute};
 
 use crate::kernel::KernelSeries;
 
@@ -94,6 +94,9 @@ pub trait GuestChip {
 
     /// Refuses a kernel whose nouveau does not drive this chip, and says what such a guest would see.
     fn check_kernel(self, kernel: KernelSeries) -> Result<()>;
+
+    /// Whether the software GPU executes its machine code, and tests have kernels for it.
+    fn computes(self) -> bool;
 }
 
 impl GuestChip for Chip {
@@ -131,6 +134,11 @@ impl GuestChip for Chip {
             support.usual
         );
         Ok(())
+    }
+
+    fn computes(self) -> bool {
+        // Blackwell's is not executed yet.
+        compute::of_class(self.classes.compute.number).is_some_and(|class| class.sm < 100)
     }
 }
 

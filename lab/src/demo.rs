@@ -38,7 +38,7 @@ fn programs(chip: Chip, vulkan: bool) -> Vec<&'static str> {
     programs
 }
 
-/// What Vulkan does on a GPU without shader cores: list, open, fill and copy.
+/// What Vulkan does: list, open, fill and copy.
 const VULKAN: &str = "nvk:checks=transfer";
 
 /// A vGPU's memory.

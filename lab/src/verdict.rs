@@ -53,7 +53,7 @@ const ALWAYS: &[&str] = &[];
 const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy", "badexec"];
 const HANG: &[&str] = &["hang"];
-const REFUSED_LAUNCH: &[&str] = &["nocompute", "nonvk"];
+const BAD_LAUNCH: &[&str] = &["badlaunch"];
 
 const EXPLAINED: &[Explanation] = &[
     Explanation {
@@ -63,7 +63,7 @@ const EXPLAINED: &[Explanation] = &[
     },
     Explanation {
         parts: &["WARNING: NVK is not a conformant Vulkan implementation"],
-        provoked_by: &["nvk", "nonvk"],
+        provoked_by: &["nvk"],
         reason: "Mesa says so of chips that nobody has had certified",
     },
     Explanation {
@@ -121,12 +121,12 @@ const EXPLAINED: &[Explanation] = &[
     },
     Explanation {
         parts: &["nouveau", "gsp: rc engn:"],
-        provoked_by: REFUSED_LAUNCH,
-        reason: "a compute launch on the software GPU, which has no shader cores",
+        provoked_by: BAD_LAUNCH,
+        reason: "a kernel that the program made to fail",
     },
     Explanation {
         parts: &["nouveau", "killed"],
-        provoked_by: REFUSED_LAUNCH,
+        provoked_by: BAD_LAUNCH,
         reason: "the channel of that launch",
     },
     Explanation {
@@ -348,11 +348,11 @@ mod tests {
     }
 
     #[test]
-    fn killed_channel_is_explained_by_a_launch_that_must_be_refused_only() {
+    fn killed_channel_is_explained_by_a_launch_that_must_fail_only() {
         let line =
             "[ 9.1] nouveau 0000:01:00.0: fifo:000000:0003:0003:[init[88]] errored - disabling channel";
         let killed = "[ 9.1] nouveau 0000:01:00.0: init[88]: channel 3 killed!";
-        assert_eq!(unexplained(&lines(&[line, killed]), &lines(&["nocompute"])), Vec::<String>::new());
+        assert_eq!(unexplained(&lines(&[line, killed]), &lines(&["badlaunch"])), Vec::<String>::new());
         assert_eq!(unexplained(&lines(&[killed]), &lines(&["compute"])), [killed]);
     }
 

@@ -439,6 +439,10 @@ impl GpuDriver for FakeGpu {
         self.fake.state().engine_resets
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        None
+    }
+
     fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
         Vec::new()
     }

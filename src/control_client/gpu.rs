@@ -34,6 +34,10 @@ counters! {
         pub card: Option<CardUse> = (part "card"),
         /// How VRAM is zeroed.
         pub scrub: ScrubStatus = (part "scrub"),
+        /// Launches of shaders that the software GPU does not execute.
+        ///
+        /// Its own gaps, each told in the log. Absent on a card.
+        pub launches_not_executed: Option<u64> = (counter Number "launches_not_executed"),
         /// How late looks at engines and ends of turns came, since the policy was set.
         pub late_ns: Times = (part "scheduler_lateness" "How late decisions came"),
         /// How long the thread that owns the GPU was at each kind of thing at a time.

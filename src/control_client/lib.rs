@@ -57,6 +57,7 @@ mod tests {
                 chip: "GF100".to_owned(),
                 policy: "fifo".into(),
                 card: Some(CardUse { reads: 1, writes: 2, reached: 3 }),
+                launches_not_executed: Some(0),
                 scrub: ScrubStatus {
                     figures: Some(ScrubReport { by: "processor".into(), ..ScrubReport::default() }),
                     foreign_accesses: Some(0),

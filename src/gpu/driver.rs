@@ -187,6 +187,10 @@ pub trait GpuDriver: Scrubber + Send {
     /// work at any place.
     fn engine_resets(&self) -> u64;
 
+    /// Launches of shaders so far that ended because a model of hardware does not execute what they need.
+    /// `None` for hardware.
+    fn launches_not_executed(&self) -> Option<u64>;
+
     /// Accesses to the card so far; `None` if this driver programs no card by itself.
     fn card_use(&self) -> Option<CardUse>;
 

@@ -12,7 +12,7 @@
 //! macros. What chips differ in is described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's
 //! registers before it, and the [`executor`] is the core as a driver.
 //!
-//! Not modelled: video engines, 2D and 3D drawing, shaders, compression, performance counters, and anything
+//! Not modelled: video engines, 2D and 3D drawing, shaders but for compute, compression, performance counters, and anything
 //! that takes time other than moving bytes.
 
 // They panic where the output takes no more.
@@ -32,14 +32,12 @@ mod mme;
 mod mmu;
 mod pbdma;
 mod preemption;
-mod shaders;
 mod vram;
 mod words;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};
 pub use preemption::Preemption;
-pub use shaders::Shaders;
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Instruction words: any bits, operations of the table with operands, words of our own kernels with changes.
 
 use gpuvmk_isa::{Arch, Bits, Word, codes};
-use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD};
+use gpuvmk_kernels::SM90;
 
 use crate::input::Input;
 
@@ -47,7 +47,7 @@ fn of_table(input: &mut Input<'_>, arch: Arch) -> Word {
 }
 
 fn of_kernels(input: &mut Input<'_>) -> Word {
-    let kernel = input.pick(&[&MATRIX_PRODUCT, &REDUCE_SUM, &SPIN, &VECTOR_ADD]);
+    let kernel = input.pick(&[&SM90.matrix_product, &SM90.reduce_sum, &SM90.spin, &SM90.vector_add]);
     let (words, _) = kernel.code.as_chunks::<{ Word::SIZE }>();
     let at = usize::from(input.u8()).checked_rem(words.len());
     at.and_then(|at| words.get(at)).map_or_else(|| any(input), |bytes| Word::from_bytes(*bytes))

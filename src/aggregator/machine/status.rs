@@ -175,6 +175,7 @@ impl Machine {
                 slice_us: settings.slice.map(micros),
                 period_us: settings.period.map(micros),
                 card: self.hardware.driver.card_use(),
+                launches_not_executed: self.hardware.driver.launches_not_executed(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
                 steps: self.clocks.steps.table(),

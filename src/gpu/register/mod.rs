@@ -343,6 +343,10 @@ impl GpuDriver for RegisterDriver {
         self.engine_resets
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        None
+    }
+
     fn card_use(&self) -> Option<CardUse> {
         self.bus.function().card_use()
     }

@@ -405,6 +405,10 @@ impl GpuDriver for RmDriver {
         0
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        None
+    }
+
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
         // The cleaner is the only channel of our own, and has its memory.
         None

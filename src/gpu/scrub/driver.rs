@@ -149,6 +149,10 @@ impl GpuDriver for EngineScrub {
         self.inner.engine_resets()
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        self.inner.launches_not_executed()
+    }
+
     fn card_use(&self) -> Option<CardUse> {
         self.inner.card_use()
     }

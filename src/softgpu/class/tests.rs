@@ -5,12 +5,13 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::copy::Copy;
+use crate::Preemption;
 use crate::clock::Clock;
 use crate::engine::control::{Control, Place};
 use crate::engine::model::{Effects, Model, Progress, Run};
+use crate::engine::not_executed::NotExecuted;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
-use crate::{Preemption, Shaders};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::methods::pcopy;
 use gpuvmk_chip::stream::Method;
@@ -94,6 +95,7 @@ impl ChannelMemory for Plain {
 struct Wishes {
     attention: AtomicBool,
     abort: AtomicBool,
+    not_executed: NotExecuted,
 }
 
 impl Wishes {
@@ -101,7 +103,7 @@ impl Wishes {
         let slice_end = Instant::now() + Duration::from_secs(3600);
         let (attention, abort, place) = (&self.attention, &self.abort, Place::Engine);
         let control = Control { attention, abort, slice_end, preemption, place };
-        Run { memory, clock: Clock::start(), control, shaders: Shaders::Refused }
+        Run { memory, clock: Clock::start(), control, not_executed: &self.not_executed }
     }
 }
 

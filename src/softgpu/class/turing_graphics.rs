@@ -2,8 +2,7 @@
 //! reports and notifiers, and macros (MME), which send methods as the command stream does.
 //!
 //! Everything else that sets state is accepted, and kept for macros to read: a driver's start-up sends
-//! thousands of such methods. What would draw is refused, and so are launches where shaders are not executed:
-//! what does nothing would look like a result.
+//! thousands of such methods. What would draw is refused: what does nothing would look like a result.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};

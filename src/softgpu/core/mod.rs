@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::Preemption;
 use crate::chip::{Description, GF100};
 use crate::engine::unit::Unit;
 use crate::fifo::sleepers::Pbdmas;
@@ -22,7 +23,6 @@ use crate::pbdma::host::HostUnit;
 use crate::pbdma::shared::Shared;
 use crate::pbdma::thread;
 use crate::vram::renewals::Renewals;
-use crate::{Preemption, Shaders};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_jail::{self as jail, Role};
@@ -95,11 +95,9 @@ impl Core {
         self.shared.set_preemption(preemption);
     }
 
-    /// What becomes of launches.
-    pub(crate) fn set_shaders(&self, shaders: Shaders) {
-        if let Some(unit) = self.shared.unit(Engine::Graphics) {
-            unit.set_shaders(shaders);
-        }
+    /// Launches that ended because this model does not execute them.
+    pub(crate) fn not_executed(&self) -> u64 {
+        self.shared.unit(Engine::Graphics).map_or(0, Unit::not_executed)
     }
 
     /// The mode that [`Core::set_preemption`] has set.

@@ -11,6 +11,7 @@ pub(crate) mod context;
 pub(crate) mod control;
 mod kept;
 pub(crate) mod model;
+pub(crate) mod not_executed;
 pub(crate) mod owner;
 mod seat;
 pub(crate) mod unit;

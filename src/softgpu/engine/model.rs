@@ -4,7 +4,7 @@
 use std::any::Any;
 
 use super::control::Control;
-use crate::Shaders;
+use super::not_executed::NotExecuted;
 use crate::clock::Clock;
 use crate::mmu::channel_memory::ChannelMemory;
 use gpuvmk_chip::channel_event::MmuFault;
@@ -61,8 +61,8 @@ pub(crate) struct Run<'a> {
     pub(crate) clock: Clock,
     /// Says whether long work has to pause. Work asks it between its steps.
     pub(crate) control: Control<'a>,
-    /// What becomes of launches.
-    pub(crate) shaders: Shaders,
+    /// Launches that this model does not execute.
+    pub(crate) not_executed: &'a NotExecuted,
 }
 
 /// What an engine is: methods, long operations, and a context that can be saved and loaded.

@@ -11,10 +11,10 @@ use super::context::{Image, Patch};
 use super::control::Control;
 use super::kept::Kept;
 use super::model::{Effects, Model, Progress, Refusal, Run};
+use super::not_executed::NotExecuted;
 use super::owner::Owner;
 use super::seat::Seat;
 use super::work_time::WorkTime;
-use crate::Shaders;
 use crate::events::Events;
 use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
@@ -95,8 +95,7 @@ pub(crate) struct Unit {
     switching: AtomicBool,
     /// What contexts have that their images do not hold.
     kept: Kept,
-    /// Launches run.
-    executes: AtomicBool,
+    not_executed: NotExecuted,
 }
 
 /// Tells that nothing is resident and nothing goes on, after work that ended by a panic.
@@ -127,7 +126,7 @@ impl Unit {
             work: WorkTime::default(),
             switching: AtomicBool::new(false),
             kept: Kept::default(),
-            executes: AtomicBool::new(false),
+            not_executed: NotExecuted::default(),
         }
     }
 
@@ -150,13 +149,9 @@ impl Unit {
         self.long_work.store(false, Ordering::Release);
     }
 
-    /// Says what becomes of launches from now on.
-    pub(crate) fn set_shaders(&self, shaders: Shaders) {
-        self.executes.store(shaders == Shaders::Executed, Ordering::Relaxed);
-    }
-
-    fn shaders(&self) -> Shaders {
-        if self.executes.load(Ordering::Relaxed) { Shaders::Executed } else { Shaders::Refused }
+    /// Launches that ended because this model does not execute them.
+    pub(crate) fn not_executed(&self) -> u64 {
+        self.not_executed.count()
     }
 
     /// What it does now; never waits for it.
@@ -223,7 +218,7 @@ impl Unit {
             unit: FaultUnit::Engine(self.engine),
             privileged: false,
         };
-        let run = Run { memory: &client, clock: system.clock, control, shaders: self.shaders() };
+        let run = Run { memory: &client, clock: system.clock, control, not_executed: &self.not_executed };
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {

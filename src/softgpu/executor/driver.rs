@@ -200,6 +200,10 @@ impl GpuDriver for Executor {
         self.engine_resets
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        Some(self.core.not_executed())
+    }
+
     fn card_use(&self) -> Option<CardUse> {
         None
     }

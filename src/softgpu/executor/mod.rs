@@ -9,8 +9,8 @@
 //! The first bank of VRAM is the executor's own: instance blocks and context images lie there, and no
 //! tenant's partition ever covers it.
 //!
-//! Not handled: shaders and drawing (launches are refused with an error of their channel), several runlists
-//! (one holds all channels; engines run concurrently all the same).
+//! Not handled: drawing (refused with an error of its channel), several runlists (one holds all channels;
+//! engines run concurrently all the same).
 
 mod channels;
 mod driver;
@@ -25,10 +25,10 @@ use self::channels::{Channels, HOST_VRAM, USABLE};
 use self::outbox::Outbox;
 use self::spaces::Spaces;
 use super::{VRAM_UNIT, bank_size};
+use crate::Preemption;
 use crate::chip::GH100;
 use crate::core::Core;
 use crate::mmu::walker::Walker;
-use crate::{Preemption, Shaders};
 use gpuvmk_backend::{Backend, EngineBackend, FifoState};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
@@ -160,13 +160,6 @@ impl Executor {
             own_next: HOST_VRAM,
             engine_resets: 0,
         })
-    }
-
-    /// The same, which does with launches what `shaders` says.
-    #[must_use]
-    pub fn with_shaders(self, shaders: Shaders) -> Self {
-        self.core.set_shaders(shaders);
-        self
     }
 
     /// The same, whose engines let go of work where `preemption` says.

@@ -53,11 +53,11 @@ pub enum Cause {
     /// BPT.TRAP and its like.
     #[error("a trap")]
     Trap,
-    /// A word that is no instruction.
-    #[error("{0:#034x} is no instruction")]
+    /// A word that the table of instructions does not have.
+    #[error("no instruction that is known")]
     NoInstruction(u128),
     /// An instruction that this model does not execute: not the guest's fault.
-    #[error("the software GPU does not execute {}", .0.name())]
+    #[error("{} is not executed", .0.name())]
     NotExecuted(Opcode),
 }
 

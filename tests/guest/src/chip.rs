@@ -5,7 +5,8 @@ use std::fmt;
 use std::fs;
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use gpuvmk_kernels::{Kernels, SM75, SM86, SM89, SM90};
 
 use crate::drm::Device;
 use crate::drm::abi::Parameter;
@@ -22,8 +23,8 @@ pub struct Chip {
     pub window: usize,
     /// The classes of chips whose engines a GSP hands out; none for those that are driven by registers.
     classes: Option<Classes>,
-    /// Whether there are compute kernels for it.
-    has_kernels: bool,
+    /// Compute kernels for it, if there are any.
+    kernels: Option<&'static Kernels>,
     /// Whether Mesa lists it without being told to take what does not conform.
     pub is_listed_by_mesa: bool,
 }
@@ -62,7 +63,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0xc0..0xe0,
         window: OLD_WINDOW,
         classes: None,
-        has_kernels: false,
+        kernels: None,
         is_listed_by_mesa: false,
     },
     Chip {
@@ -70,7 +71,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0x160..0x170,
         window: OLD_WINDOW,
         classes: Some(Classes { copy: 0xc5b5, compute: 0xc5c0, upload: KEPLER_UPLOAD, launch: Launch::Pcas }),
-        has_kernels: false,
+        kernels: Some(&SM75),
         is_listed_by_mesa: true,
     },
     // GA100 has classes of its own.
@@ -84,7 +85,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
-        has_kernels: false,
+        kernels: Some(&SM86),
         is_listed_by_mesa: true,
     },
     Chip {
@@ -97,7 +98,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
-        has_kernels: true,
+        kernels: Some(&SM90),
         is_listed_by_mesa: false,
     },
     Chip {
@@ -110,7 +111,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
-        has_kernels: false,
+        kernels: Some(&SM89),
         is_listed_by_mesa: true,
     },
     // GB10x have classes of their own.
@@ -119,7 +120,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0x1b0..0x1c0,
         window: NEW_WINDOW,
         classes: Some(Classes { copy: 0xcab5, compute: 0xcec0, upload: 0xcd40, launch: Launch::Pcas2 }),
-        has_kernels: false,
+        kernels: None,
         is_listed_by_mesa: true,
     },
 ];
@@ -144,10 +145,9 @@ impl Chip {
             .with_context(|| format!("this program is for chips with a GSP, the GPU is a {self}"))
     }
 
-    /// An error unless there are compute kernels for this chip.
-    pub fn needs_kernels(&self) -> Result<()> {
-        ensure!(self.has_kernels, "this program has kernels for Hopper only, the GPU is a {self}");
-        Ok(())
+    /// The compute kernels for this chip; an error if there are none.
+    pub fn kernels(&self) -> Result<&'static Kernels> {
+        self.kernels.with_context(|| format!("there are no kernels for the GPU, which is a {self}"))
     }
 
     /// The object class of an engine.

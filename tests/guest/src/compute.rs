@@ -1,6 +1,5 @@
 //! Compute kernels: a graphics channel with the compute class, the kernels' code, and launches by the newer
-//! interface. Code and descriptions of launches are Hopper's; a GPU without shader cores, which must refuse
-//! every launch, can have them as any other chip.
+//! interface.
 //!
 //! Data goes the way that drivers send it: system memory, a copy by the channel's own copy engine, VRAM, the
 //! kernel, and back.
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_kernels::launch::{self, Parameters, Place as Places, Size3};
-use gpuvmk_kernels::{CODE_ALIGNMENT, KERNELS, Kernel, qmd};
+use gpuvmk_kernels::{CODE_ALIGNMENT, Kernel, Kernels, qmd};
 
 use crate::chip::{Chip, Launch};
 use crate::drm::{Bound, Device, Mapped, Place, Syncobj, UserSpace};
@@ -33,6 +32,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Compute {
     channel: Bound,
     launch: Launch,
+    kernels: &'static Kernels,
     code: Mapped,
     description: Mapped,
     stamps: Stamps,
@@ -42,8 +42,8 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// Opens a channel on the GPU number `gpu`; transfers may have up to `largest` bytes.
-    pub fn open(gpu: usize, largest: usize) -> Result<Self> {
+    /// Opens a channel on the GPU number `gpu`, for these kernels; transfers may have up to `largest` bytes.
+    pub fn open(gpu: usize, kernels: &'static Kernels, largest: usize) -> Result<Self> {
         let classes = Chip::of(&Device::open(gpu)?)?.classes()?;
         let mut space = UserSpace::open(gpu)?;
         let channel = space.channel(Engine::GraphicsCopy)?;
@@ -54,17 +54,24 @@ impl Compute {
         let mut compute = Self {
             channel,
             launch: classes.launch,
+            kernels,
             code: space.mapped(Place::Vram, CODE)?,
             description: space.mapped(Place::Vram, DESCRIPTION)?,
             stamps: Stamps::new(&mut space)?,
             staging: space.mapped(Place::Gart, largest)?,
             space,
         };
-        for kernel in KERNELS {
-            compute.code.0.write(code_offset(&kernel)?, kernel.code).context("placing code")?;
+        for kernel in kernels.all() {
+            compute.code.0.write(code_offset(kernels, kernel)?, kernel.code).context("placing code")?;
         }
         compute.execute(&set_up).context("setting the compute class up")?;
         Ok(compute)
+    }
+
+    /// Has the code of a kernel be words that are no instructions.
+    pub fn spoil(&mut self, kernel: &Kernel) -> Result<()> {
+        let nothing = vec![0xff; kernel.code.len()];
+        self.code.0.write(code_offset(self.kernels, kernel)?, &nothing).context("placing what is no code")
     }
 
     /// VRAM for a kernel.
@@ -113,7 +120,7 @@ impl Compute {
         parameters: &Parameters,
     ) -> Result<Commands> {
         let place = Places {
-            code: self.code.1 + code_offset(kernel)? as u64,
+            code: self.code.1 + code_offset(self.kernels, kernel)? as u64,
             constants: self.description.1,
             qmd: self.description.1 + QMD as u64,
         };
@@ -150,10 +157,10 @@ impl Compute {
 }
 
 /// Where a kernel lies in the code buffer: one behind the other, each aligned.
-fn code_offset(wanted: &Kernel) -> Result<usize> {
+fn code_offset(kernels: &Kernels, wanted: &Kernel) -> Result<usize> {
     let alignment = usize::try_from(CODE_ALIGNMENT)?;
     let mut offset = 0usize;
-    for kernel in KERNELS {
+    for kernel in kernels.all() {
         if kernel.name == wanted.name {
             ensure!(offset + kernel.code.len() <= CODE / 2, "the code does not fit");
             return Ok(offset);
@@ -171,12 +178,14 @@ mod tests {
 
     #[test]
     fn kernels_lie_apart_and_aligned() {
-        let mut end = 0;
-        for kernel in KERNELS {
-            let offset = code_offset(&kernel).unwrap();
-            assert!(offset >= end && offset.is_multiple_of(256), "{}", kernel.name);
-            end = offset + kernel.code.len();
+        for kernels in gpuvmk_kernels::ALL {
+            let mut end = 0;
+            for kernel in kernels.all() {
+                let offset = code_offset(kernels, kernel).unwrap();
+                assert!(offset >= end && offset.is_multiple_of(256), "{}", kernel.name);
+                end = offset + kernel.code.len();
+            }
+            assert!(end <= CODE / 2);
         }
-        assert!(end <= CODE / 2);
     }
 }

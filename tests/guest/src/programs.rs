@@ -2,6 +2,7 @@
 
 pub mod badaddr;
 mod badexec;
+mod badlaunch;
 mod bandwidth;
 mod bar1;
 mod bench;
@@ -48,7 +49,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 37] = [
+const PROGRAMS: [(&str, Program); 36] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -64,9 +65,8 @@ const PROGRAMS: [(&str, Program); 37] = [
     ("fill", upload::fill),
     ("i2m", upload::inline),
     ("compute", compute::run),
-    ("nocompute", compute::refused),
+    ("badlaunch", badlaunch::run),
     ("nvk", nvk::run),
-    ("nonvk", nvk::refused),
     ("residue", residue::run),
     ("soak", soak::run),
     ("suspend", suspend::run),

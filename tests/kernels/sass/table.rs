@@ -3,62 +3,234 @@
 /// Fingerprint of the source.
 pub const SOURCE: u64 = 0x92d365c9fbf7322d;
 
-/// `matrix_product` of kernels.cu.
-pub const MATRIX_PRODUCT: Kernel = Kernel {
-    name: "matrix_product",
-    code: include_bytes!("../sass/matrix_product.bin"),
-    registers: 32,
-    shared: 3072,
-    barriers: 1,
-    constants: 556,
+/// The kernels for SM 7.5.
+pub const SM75: Kernels = Kernels {
+    matrix_product: Kernel {
+        target: &target::SM75,
+        name: "matrix_product",
+        code: include_bytes!("../sass/sm75/matrix_product.bin"),
+        registers: 62,
+        shared: 2048,
+        barriers: 1,
+        constants: 380,
+    },
+    reduce_sum: Kernel {
+        target: &target::SM75,
+        name: "reduce_sum",
+        code: include_bytes!("../sass/sm75/reduce_sum.bin"),
+        registers: 14,
+        shared: 8,
+        barriers: 1,
+        constants: 372,
+    },
+    shared_fill: Kernel {
+        target: &target::SM75,
+        name: "shared_fill",
+        code: include_bytes!("../sass/sm75/shared_fill.bin"),
+        registers: 10,
+        shared: 46080,
+        barriers: 1,
+        constants: 364,
+    },
+    shared_look: Kernel {
+        target: &target::SM75,
+        name: "shared_look",
+        code: include_bytes!("../sass/sm75/shared_look.bin"),
+        registers: 14,
+        shared: 46080,
+        barriers: 0,
+        constants: 364,
+    },
+    spin: Kernel {
+        target: &target::SM75,
+        name: "spin",
+        code: include_bytes!("../sass/sm75/spin.bin"),
+        registers: 8,
+        shared: 0,
+        barriers: 0,
+        constants: 368,
+    },
+    vector_add: Kernel {
+        target: &target::SM75,
+        name: "vector_add",
+        code: include_bytes!("../sass/sm75/vector_add.bin"),
+        registers: 12,
+        shared: 0,
+        barriers: 0,
+        constants: 380,
+    },
 };
 
-/// `reduce_sum` of kernels.cu.
-pub const REDUCE_SUM: Kernel = Kernel {
-    name: "reduce_sum",
-    code: include_bytes!("../sass/reduce_sum.bin"),
-    registers: 14,
-    shared: 1032,
-    barriers: 1,
-    constants: 548,
+/// The kernels for SM 8.6.
+pub const SM86: Kernels = Kernels {
+    matrix_product: Kernel {
+        target: &target::SM86,
+        name: "matrix_product",
+        code: include_bytes!("../sass/sm86/matrix_product.bin"),
+        registers: 40,
+        shared: 2048,
+        barriers: 1,
+        constants: 380,
+    },
+    reduce_sum: Kernel {
+        target: &target::SM86,
+        name: "reduce_sum",
+        code: include_bytes!("../sass/sm86/reduce_sum.bin"),
+        registers: 14,
+        shared: 8,
+        barriers: 1,
+        constants: 372,
+    },
+    shared_fill: Kernel {
+        target: &target::SM86,
+        name: "shared_fill",
+        code: include_bytes!("../sass/sm86/shared_fill.bin"),
+        registers: 10,
+        shared: 46080,
+        barriers: 1,
+        constants: 364,
+    },
+    shared_look: Kernel {
+        target: &target::SM86,
+        name: "shared_look",
+        code: include_bytes!("../sass/sm86/shared_look.bin"),
+        registers: 10,
+        shared: 46080,
+        barriers: 0,
+        constants: 364,
+    },
+    spin: Kernel {
+        target: &target::SM86,
+        name: "spin",
+        code: include_bytes!("../sass/sm86/spin.bin"),
+        registers: 8,
+        shared: 0,
+        barriers: 0,
+        constants: 368,
+    },
+    vector_add: Kernel {
+        target: &target::SM86,
+        name: "vector_add",
+        code: include_bytes!("../sass/sm86/vector_add.bin"),
+        registers: 12,
+        shared: 0,
+        barriers: 0,
+        constants: 380,
+    },
 };
 
-/// `shared_fill` of kernels.cu.
-pub const SHARED_FILL: Kernel = Kernel {
-    name: "shared_fill",
-    code: include_bytes!("../sass/shared_fill.bin"),
-    registers: 10,
-    shared: 47104,
-    barriers: 1,
-    constants: 540,
+/// The kernels for SM 8.9.
+pub const SM89: Kernels = Kernels {
+    matrix_product: Kernel {
+        target: &target::SM89,
+        name: "matrix_product",
+        code: include_bytes!("../sass/sm89/matrix_product.bin"),
+        registers: 40,
+        shared: 2048,
+        barriers: 1,
+        constants: 380,
+    },
+    reduce_sum: Kernel {
+        target: &target::SM89,
+        name: "reduce_sum",
+        code: include_bytes!("../sass/sm89/reduce_sum.bin"),
+        registers: 14,
+        shared: 8,
+        barriers: 1,
+        constants: 372,
+    },
+    shared_fill: Kernel {
+        target: &target::SM89,
+        name: "shared_fill",
+        code: include_bytes!("../sass/sm89/shared_fill.bin"),
+        registers: 10,
+        shared: 46080,
+        barriers: 1,
+        constants: 364,
+    },
+    shared_look: Kernel {
+        target: &target::SM89,
+        name: "shared_look",
+        code: include_bytes!("../sass/sm89/shared_look.bin"),
+        registers: 10,
+        shared: 46080,
+        barriers: 0,
+        constants: 364,
+    },
+    spin: Kernel {
+        target: &target::SM89,
+        name: "spin",
+        code: include_bytes!("../sass/sm89/spin.bin"),
+        registers: 8,
+        shared: 0,
+        barriers: 0,
+        constants: 368,
+    },
+    vector_add: Kernel {
+        target: &target::SM89,
+        name: "vector_add",
+        code: include_bytes!("../sass/sm89/vector_add.bin"),
+        registers: 12,
+        shared: 0,
+        barriers: 0,
+        constants: 380,
+    },
 };
 
-/// `shared_look` of kernels.cu.
-pub const SHARED_LOOK: Kernel = Kernel {
-    name: "shared_look",
-    code: include_bytes!("../sass/shared_look.bin"),
-    registers: 12,
-    shared: 47104,
-    barriers: 0,
-    constants: 540,
-};
-
-/// `spin` of kernels.cu.
-pub const SPIN: Kernel = Kernel {
-    name: "spin",
-    code: include_bytes!("../sass/spin.bin"),
-    registers: 8,
-    shared: 0,
-    barriers: 0,
-    constants: 544,
-};
-
-/// `vector_add` of kernels.cu.
-pub const VECTOR_ADD: Kernel = Kernel {
-    name: "vector_add",
-    code: include_bytes!("../sass/vector_add.bin"),
-    registers: 12,
-    shared: 0,
-    barriers: 0,
-    constants: 556,
+/// The kernels for SM 9.0.
+pub const SM90: Kernels = Kernels {
+    matrix_product: Kernel {
+        target: &target::SM90,
+        name: "matrix_product",
+        code: include_bytes!("../sass/sm90/matrix_product.bin"),
+        registers: 32,
+        shared: 3072,
+        barriers: 1,
+        constants: 556,
+    },
+    reduce_sum: Kernel {
+        target: &target::SM90,
+        name: "reduce_sum",
+        code: include_bytes!("../sass/sm90/reduce_sum.bin"),
+        registers: 14,
+        shared: 1032,
+        barriers: 1,
+        constants: 548,
+    },
+    shared_fill: Kernel {
+        target: &target::SM90,
+        name: "shared_fill",
+        code: include_bytes!("../sass/sm90/shared_fill.bin"),
+        registers: 10,
+        shared: 47104,
+        barriers: 1,
+        constants: 540,
+    },
+    shared_look: Kernel {
+        target: &target::SM90,
+        name: "shared_look",
+        code: include_bytes!("../sass/sm90/shared_look.bin"),
+        registers: 12,
+        shared: 47104,
+        barriers: 0,
+        constants: 540,
+    },
+    spin: Kernel {
+        target: &target::SM90,
+        name: "spin",
+        code: include_bytes!("../sass/sm90/spin.bin"),
+        registers: 8,
+        shared: 0,
+        barriers: 0,
+        constants: 544,
+    },
+    vector_add: Kernel {
+        target: &target::SM90,
+        name: "vector_add",
+        code: include_bytes!("../sass/sm90/vector_add.bin"),
+        registers: 12,
+        shared: 0,
+        barriers: 0,
+        constants: 556,
+    },
 };

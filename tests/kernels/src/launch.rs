@@ -1,8 +1,8 @@
 //! What a launch puts into memory and into the command stream.
 
-use gpuvmk_chip::qmd::layout::V4_0;
 use gpuvmk_chip::qmd::{self, Qmd};
 
+use crate::target::Target;
 use crate::{CODE_ALIGNMENT, Kernel};
 
 /// Class HOPPER_COMPUTE_A.
@@ -16,30 +16,21 @@ pub const INVALIDATE_SHADER_CACHES: u16 = 0x021c;
 pub const SET_SHADER_SHARED_MEMORY_WINDOW_A: u16 = 0x02a0;
 /// NVCBC0_SEND_PCAS_A: address of the QMD, shifted by 8.
 pub const SEND_PCAS_A: u16 = 0x02b4;
+/// NVC5C0_SEND_SIGNALING_PCAS_B: INVALIDATE and SCHEDULE.
+pub const SEND_SIGNALING_PCAS_B: u16 = 0x02bc;
 /// NVCBC0_SEND_SIGNALING_PCAS2_B: the action.
 pub const SEND_SIGNALING_PCAS2_B: u16 = 0x02c0;
 /// NVCBC0_SET_SHADER_LOCAL_MEMORY_WINDOW_A and _B.
 pub const SET_SHADER_LOCAL_MEMORY_WINDOW_A: u16 = 0x07b0;
 
-/// PCAS_ACTION: drop what is known of the block, read it, schedule it.
-const INVALIDATE_COPY_SCHEDULE: u32 = 3;
-
-/// QMD_GROUP_ID.
-const GROUP_ID: qmd::layout::Bits = qmd::layout::Bits { high: 21, low: 16 };
 /// API_VISIBLE_CALL_LIMIT_NO_CHECK.
 const NO_CHECK: u64 = 1;
 /// CWD_MEMBAR_TYPE_L1_SYSMEMBAR.
 const L1_SYSMEMBAR: u64 = 1;
 
-/// Sizes of shared memory that an SM of Hopper can be configured for, in KiB.
-const SHARED_CONFIGS: [u64; 9] = [8, 16, 32, 64, 100, 132, 164, 196, 228];
-
 /// Windows of the generic address space for shared and local memory: where no mapping is.
 const SHARED_WINDOW: u64 = 0x7294_0000_0000;
 const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
-
-/// Offset of the parameters in constant bank 0.
-pub const PARAMETERS: u32 = 0x210;
 
 /// Bytes of constant bank 0 that a launch uses.
 pub const CONSTANTS_SIZE: u32 = 0x400;
@@ -118,18 +109,19 @@ pub fn launch(
     aligned(place.constants, CONSTANTS_ALIGNMENT, 57)?;
     aligned(place.qmd, qmd::ALIGNMENT, 40)?;
     let constants = constants(kernel, grid, block, parameters)?;
-    let config = shared_config(kernel.shared).ok_or(LaunchError::SharedMemory)?;
-    let largest = shared_field(SHARED_CONFIGS[SHARED_CONFIGS.len() - 1]);
-    let layout = &V4_0;
-    let [min, target, max] = layout.shared_config;
+    let target = kernel.target;
+    let config = shared_config(target, kernel.shared).ok_or(LaunchError::SharedMemory)?;
+    let largest = target.shared_configs.last().map_or(0, |kib| shared_field(*kib));
+    let layout = target.layout;
+    let [min, wanted, max] = layout.shared_config;
     let mut qmd = Qmd::new(layout)
-        .with(GROUP_ID, 0x3f)
+        .with(target.group_id, 0x3f)
         .with(layout.call_limit, NO_CHECK)
-        .with(layout.sass_version, 0x90)
+        .with(layout.sass_version, target.sass_version())
         .with(layout.membar, L1_SYSMEMBAR)
         .with_number(layout.shared, u64::from(kernel.shared.next_multiple_of(128)))
         .with(min, config)
-        .with(target, config)
+        .with(wanted, config)
         .with(max, largest)
         .with(layout.registers, kernel.registers.into())
         .with(layout.barriers, kernel.barriers.into())
@@ -146,12 +138,11 @@ pub fn launch(
     for cache in layout.invalidate {
         qmd = qmd.with(cache, 1);
     }
-    let methods =
-        vec![(SEND_PCAS_A, halves(place.qmd >> 8).0), (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE)];
+    let methods = vec![(SEND_PCAS_A, halves(place.qmd >> 8).0), target.signal];
     Ok(Launch { constants, qmd, methods })
 }
 
-/// Constant bank 0: block and grid dimensions first, parameters from [`PARAMETERS`] on. The rest is 0:
+/// Constant bank 0: block and grid dimensions first, parameters where the target has them. The rest is 0:
 /// kernels without a stack and without generic addresses read nothing else of it but a memory descriptor,
 /// which may be 0.
 fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> Result<Vec<u8>, LaunchError> {
@@ -160,7 +151,7 @@ fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> R
     for (place, word) in bytes.chunks_exact_mut(4).zip(dimensions) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    let first = PARAMETERS as usize;
+    let first = kernel.target.parameters as usize;
     let place = bytes.get_mut(first..first + parameters.len()).ok_or(LaunchError::Parameters)?;
     if first + parameters.len() < kernel.constants as usize {
         return Err(LaunchError::Parameters);
@@ -170,9 +161,9 @@ fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> R
 }
 
 /// The smallest configuration of an SM that a block fits into.
-fn shared_config(bytes: u32) -> Option<u64> {
+fn shared_config(target: &Target, bytes: u32) -> Option<u64> {
     let fits = |kib: &&u64| **kib * 1024 >= u64::from(bytes);
-    SHARED_CONFIGS.iter().find(fits).map(|kib| shared_field(*kib))
+    target.shared_configs.iter().find(fits).map(|kib| shared_field(*kib))
 }
 
 /// A configuration as the fields of the QMD name it: 4 KiB units, plus one.
@@ -216,7 +207,7 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MATRIX_PRODUCT, SPIN, VECTOR_ADD};
+    use crate::{SM75, SM90, target};
 
     const PLACE: Place = Place { code: 0x10_0000, constants: 0x20_0040, qmd: 0x30_0100 };
 
@@ -224,7 +215,7 @@ mod tests {
     fn a_grid_is_described_for_the_distributor() {
         let parameters = Parameters::default().pointer(1).pointer(2).pointer(3).word(1000);
         let launch =
-            launch(&VECTOR_ADD, PLACE, Size3(4, 1, 1), Size3(256, 1, 1), parameters.bytes()).unwrap();
+            launch(&SM90.vector_add, PLACE, Size3(4, 1, 1), Size3(256, 1, 1), parameters.bytes()).unwrap();
         let words = launch.qmd.words();
         assert_eq!((words[0] >> 23 & 7, words[18] >> 4 & 0xf), (2, 4));
         assert_eq!((words[32], words[33] & 0xffff, words[34] & 0xffff), (4, 1, 1));
@@ -236,22 +227,33 @@ mod tests {
     }
 
     #[test]
+    fn turing_has_its_own_block_constants_and_method() {
+        let parameters = Parameters::default().pointer(1).word(1000).word(2);
+        let launch = launch(&SM75.spin, PLACE, Size3(4, 1, 1), Size3(256, 1, 1), parameters.bytes()).unwrap();
+        let words = launch.qmd.words();
+        assert_eq!((words[18] & 0xff, words[12], words[48]), (0x23, 4, 0x10_0000));
+        assert_eq!(launch.constants[0x160 + 8..][..4], 1000u32.to_le_bytes());
+        assert_eq!(launch.methods[1], (SEND_SIGNALING_PCAS_B, 3));
+    }
+
+    #[test]
     fn shared_memory_gets_the_smallest_configuration() {
+        let shared_config = |bytes| shared_config(&target::SM90, bytes);
         assert_eq!(shared_config(0), Some(3));
-        assert_eq!(shared_config(MATRIX_PRODUCT.shared), Some(3));
+        assert_eq!(shared_config(SM90.matrix_product.shared), Some(3));
         assert_eq!(shared_config(9 << 10), Some(5));
         assert_eq!(shared_config(300 << 10), None);
     }
 
     #[test]
     fn bad_places_and_parameters_are_refused() {
-        let at = |place| launch(&SPIN, place, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 16]);
+        let at = |place| launch(&SM90.spin, place, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 16]);
         assert!(at(PLACE).is_ok());
         assert_eq!(at(Place { qmd: 0x80, ..PLACE }), Err(LaunchError::Address(0x80)));
         assert_eq!(at(Place { qmd: 1 << 40, ..PLACE }), Err(LaunchError::Address(1 << 40)));
-        let short = launch(&SPIN, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 8]);
+        let short = launch(&SM90.spin, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 8]);
         assert_eq!(short, Err(LaunchError::Parameters));
-        let long = launch(&SPIN, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 4096]);
+        let long = launch(&SM90.spin, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 4096]);
         assert_eq!(long, Err(LaunchError::Parameters));
     }
 }

@@ -7,18 +7,19 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
-use super::programs::{CHIP, EVERYTHING_AND_VULKAN, SHORT, TOGETHER};
+use super::programs::{CHIP, CHIP_WITHOUT_SHADERS, EVERYTHING_AND_VULKAN, KERNELS, SHORT, TOGETHER};
 use super::{Case, Guest, case};
 
 /// Cases of all chips, some of them nightly's.
 pub fn cases() -> Vec<Case> {
     let mut cases = of_each_generation();
     let further = further().into_iter().map(|chip| {
-        let guest = Guest { vulkan: true, ..Guest::new("vm1", chip, KernelSeries::Newest, CHIP) };
+        let guest = Guest { vulkan: true, ..Guest::new("vm1", chip, KernelSeries::Newest, all_of(chip)) };
         let name = format!("{}-{}", chip.firmware_folder(), KernelSeries::Newest);
         Case { nightly: true, ..case(name, Topology::Mediated, vec![guest]) }
     });
     cases.extend(further);
+    cases.extend(computing());
     cases
 }
 
@@ -26,6 +27,20 @@ pub fn cases() -> Vec<Case> {
 fn further() -> Vec<Chip> {
     let met = [Chip::TU106, Chip::TU116, Chip::GA106, Chip::AD104, Chip::GH100, Chip::GB203];
     Chip::with_face(Face::Gsp).filter(|chip| !met.contains(chip)).collect()
+}
+
+/// What shows that a chip works.
+fn all_of(chip: Chip) -> &'static [&'static str] {
+    if chip.computes() { CHIP } else { CHIP_WITHOUT_SHADERS }
+}
+
+/// Kernels of our own alone, on a chip of each kind of machine code.
+fn computing() -> impl Iterator<Item = Case> {
+    [Chip::GH100, Chip::AD104, Chip::GA106, Chip::TU106, Chip::TU116].into_iter().map(|chip| {
+        let name = format!("{}-compute", chip.firmware_folder());
+        let guest = Guest::new("vm1", chip, chip.usual_kernel(), KERNELS);
+        Case { nightly: true, ..case(name, Topology::Mediated, vec![guest]) }
+    })
 }
 
 fn of_each_generation() -> Vec<Case> {
@@ -47,7 +62,7 @@ fn of_each_generation() -> Vec<Case> {
     for (chip, kernel) in
         [(Chip::TU106, old), (Chip::TU116, newest), (Chip::GA106, old), (Chip::GB203, newest)]
     {
-        cases.push(single(chip, kernel, "", with_vulkan(chip, kernel, CHIP)));
+        cases.push(single(chip, kernel, "", with_vulkan(chip, kernel, all_of(chip))));
     }
     let at_once = [
         ("vm1", Chip::AD104, old),

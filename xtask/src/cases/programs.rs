@@ -4,6 +4,11 @@ use gpuvmk_chip::Face;
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::kernel::KernelSeries;
 
+/// Our own kernels, of which the one that keeps a GPU busy is kept short: the software GPU takes it a
+/// thousand times longer.
+const COMPUTE: &str = "compute:rounds=20:warm=1:repeats=3";
+/// Mesa's Vulkan driver. Its shaders were not tried on the software GPU.
+const NVK: &str = "nvk:checks=transfer";
 /// Every program that a guest with a GF100 of its own must pass.
 pub const EVERYTHING_FERMI: &[&str] = &[
     "probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "badexec", "evict", "reload",
@@ -21,7 +26,8 @@ pub const EVERYTHING_GSP: &[&str] = &[
     "channels",
     "fill",
     "i2m",
-    "nocompute",
+    COMPUTE,
+    "badlaunch",
     "bar1",
     "badaddr",
     "badcopy",
@@ -30,7 +36,7 @@ pub const EVERYTHING_GSP: &[&str] = &[
     "reload",
     "suspend",
 ];
-/// The same, and Mesa's Vulkan driver, whose launches are refused.
+/// The same, and Mesa's Vulkan driver.
 pub const EVERYTHING_AND_VULKAN: &[&str] = &[
     "probe",
     "copy",
@@ -39,7 +45,8 @@ pub const EVERYTHING_AND_VULKAN: &[&str] = &[
     "channels",
     "fill",
     "i2m",
-    "nocompute",
+    COMPUTE,
+    "badlaunch",
     "bar1",
     "badaddr",
     "badcopy",
@@ -47,12 +54,16 @@ pub const EVERYTHING_AND_VULKAN: &[&str] = &[
     "evict",
     "reload",
     "suspend",
-    "nvk:checks=transfer",
-    "nonvk",
+    NVK,
     "copy:largest=65537",
 ];
-/// What differs between chips with a GSP: how it boots and goes, page tables, classes.
-pub const CHIP: &[&str] = &["probe", "copy", "exec", "evict", "suspend", "reload", "nvk:checks=transfer"];
+/// What differs between chips with a GSP: how it boots and goes, page tables, classes, machine code.
+pub const CHIP: &[&str] = &["probe", "copy", "exec", "evict", "suspend", "reload", COMPUTE, NVK];
+/// The same on a chip whose machine code the software GPU does not execute: it says so.
+pub const CHIP_WITHOUT_SHADERS: &[&str] =
+    &["probe", "copy", "exec", "evict", "suspend", "reload", "badlaunch", "nvk:checks=transfer"];
+/// Kernels of our own, and those that cannot go on.
+pub const KERNELS: &[&str] = &["probe", COMPUTE, "badlaunch", "copy:largest=65537"];
 /// Enough to know that the GPU works.
 pub const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 /// What keeps a guest busy.
@@ -92,15 +103,10 @@ pub const SCAN_AND_FILL: &[&str] =
 /// Finds nothing of whoever was there before, and works.
 pub const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
 pub const AT_WORK: &[&str] = &["probe", "load:secs=90"];
-/// Vulkan on the software GPU, which moves data and refuses to run shaders. What the edited driver makes of
-/// them is right all the same.
-pub const VULKAN: &[&str] = &[
-    "probe",
-    "nvk:checks=transfer",
-    "nonvk",
-    "nonvk:driver=edited:checks=code,refused,transfer",
-    "copy:largest=65537",
-];
+/// Vulkan on the software GPU, on which its shaders were not tried. What the edited driver makes of them is right
+/// all the same.
+pub const VULKAN: &[&str] =
+    &["probe", "nvk:checks=transfer", "nvk:driver=edited:checks=transfer,code", "copy:largest=65537"];
 
 /// Every program that `chip` can run below this kernel.
 pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {

@@ -24,8 +24,8 @@ const HEAD: &str = "\
 
 /// Programs by column. What is in none (the probe itself, and what only keeps a guest busy) is not told.
 const COLUMNS: [&[&str]; 3] = [
-    &["copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "sleepers"],
-    &["badaddr", "badcopy", "badexec", "nocompute", "nonvk", "hang"],
+    &["copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "sleepers", "compute", "nvk"],
+    &["badaddr", "badcopy", "badexec", "badlaunch", "hang"],
     &["reload", "suspend", "residue"],
 ];
 /// The program that says which Mesa it was.

@@ -1,7 +1,6 @@
 //! A launch under way: its grid, and the grids that it brings with it.
 
 use std::collections::VecDeque;
-use std::thread::available_parallelism;
 
 use gpuvmk_chip::compute::ComputeClass;
 use gpuvmk_chip::qmd::{Bank, Grid};
@@ -16,9 +15,6 @@ use crate::engine::model::{Effects, Progress, Refusal, Run};
 
 /// Most QMDs that wait behind each other for their launch.
 const MAX_WAITING: usize = 64;
-
-/// Most threads that execute one grid.
-const MAX_WORKERS: usize = 4;
 
 /// Bytes of a constant bank that are read at a time.
 const PAGE: usize = 4096;
@@ -73,7 +69,7 @@ impl Work {
         loop {
             if let Some((grid, running)) = &self.running {
                 if let Some(running) = running {
-                    match execute(run, running)? {
+                    match execute(run, self.class.sm, running)? {
                         Progress::Done => {}
                         Progress::Paused => return Ok(Progress::Paused),
                     }
@@ -105,18 +101,20 @@ impl Work {
         state: &State,
         qmd: u64,
     ) -> Result<(Grid, Option<gpuvmk_sm::Grid>), Refusal> {
+        let Some(arch) = executed(self.class.sm) else {
+            let ComputeClass { class, sm, .. } = self.class;
+            run.not_executed.note(format_args!(
+                "machine code of SM {}.{} ({})",
+                sm / 10,
+                sm % 10,
+                class.name
+            ));
+            return Err(Refusal::Robust(GR_EXCEPTION));
+        };
         let grid = launch::read(run, self.class, qmd)?;
         if !grid.runs || grid.grid.contains(&0) {
             return Ok((grid, None));
         }
-        let Some(arch) = executed(self.class.sm) else {
-            log::warn!(
-                "The software GPU does not execute machine code of SM {} yet: a launch on {} stops its channel",
-                self.class.sm,
-                self.class.class.name
-            );
-            return Err(Refusal::Robust(GR_EXCEPTION));
-        };
         let mut banks = Constants::default();
         for (number, bank) in grid.banks.iter().enumerate() {
             if let Some(bank) = bank {
@@ -145,35 +143,34 @@ impl Work {
 }
 
 /// Moves a grid on until it ends or the engine has to pause.
-fn execute(run: &Run<'_>, running: &gpuvmk_sm::Grid) -> Result<Progress, Refusal> {
+fn execute(run: &Run<'_>, sm: u8, running: &gpuvmk_sm::Grid) -> Result<Progress, Refusal> {
     let global = Global::new(run);
-    // A PBDMA's thread is not for others' work: the engine's own may have helpers.
-    let workers = if run.control.place.is_host_unit() {
-        1
-    } else {
-        available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
-    };
-    match running.run(&global, workers, &|| !run.control.should_pause()) {
+    // In this thread: a jailed engine starts no others.
+    match running.run(&global, 1, &|| !run.control.should_pause()) {
         gpuvmk_sm::Progress::Done => Ok(Progress::Done),
         gpuvmk_sm::Progress::Paused => Ok(Progress::Paused),
-        gpuvmk_sm::Progress::Faulted(fault) => Err(refusal(&global, fault)),
+        gpuvmk_sm::Progress::Faulted(fault) => Err(refusal(run, sm, &global, fault)),
     }
 }
 
 /// What a channel is told of a warp that cannot go on.
-fn refusal(global: &Global<'_>, fault: Fault) -> Refusal {
+fn refusal(run: &Run<'_>, sm: u8, global: &Global<'_>, fault: Fault) -> Refusal {
     match fault.cause {
         Cause::Memory(memory) => {
             log::debug!("softgpu: a shader: {fault}");
             global.reason(memory).map_or(Refusal::Robust(GR_EXCEPTION), Refusal::Fault)
         }
-        Cause::Exception(_) | Cause::Trap | Cause::NoInstruction(_) => {
+        Cause::Exception(_) | Cause::Trap => {
             log::debug!("softgpu: a shader: {fault}");
             Refusal::Robust(GR_EXCEPTION)
         }
-        Cause::NotExecuted(_) => {
-            // Ours, not the guest's.
-            log::warn!("A shader cannot go on: {fault}");
+        // Ours, not the guest's: what a GPU would make of a word that is not in the table, nobody knows here.
+        Cause::NoInstruction(_) | Cause::NotExecuted(_) => {
+            let mut word = [0; 16];
+            // The code may be gone meanwhile.
+            let _ = run.memory.read(fault.pc, &mut word);
+            let word = u128::from_le_bytes(word);
+            run.not_executed.note(format_args!("{word:#034x} of SM {}.{}: {fault}", sm / 10, sm % 10));
             Refusal::Robust(GR_EXCEPTION)
         }
     }

@@ -10,8 +10,6 @@ mod launch;
 mod state;
 mod view;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use gpuvmk_chip::compute::{self, ComputeClass};
 use gpuvmk_chip::gh100::methods::compute as methods;
 use gpuvmk_chip::gh100::methods::compute::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
@@ -20,7 +18,6 @@ use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 pub(super) use self::grid::Work;
 use self::launch::GR_EXCEPTION;
 use self::state::State;
-use crate::Shaders;
 use crate::engine::model::{Effects, Progress, Refusal, Run};
 
 /// Number of words of the saved state: the class's, and whether a grid is under way.
@@ -66,20 +63,6 @@ fn signal(method: u16, data: u32) -> Option<Signal> {
     }
 }
 
-/// Refuses a launch. The explanation is logged once, the class each time.
-fn refuse(class: &ComputeClass) -> Refusal {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if TOLD.swap(true, Ordering::Relaxed) {
-        log::debug!("softgpu: a launch of {} is refused", class.class.name);
-    } else {
-        log::warn!(
-            "The software GPU runs no shaders: a launch of {} stops its channel. Use a physical GPU for compute.",
-            class.class.name
-        );
-    }
-    Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class: class.class.method_class() }
-}
-
 impl Compute {
     /// Executes a method of the class. `None` if it is none that matters to launches.
     pub(super) fn method(
@@ -108,7 +91,6 @@ impl Compute {
         let qmd = self.state.qmd();
         match signal {
             Signal::Nothing => Ok(Progress::Done),
-            _ if run.shaders == Shaders::Refused => Err(refuse(class)),
             Signal::Launch => self.launch(run, class, qmd, effects),
             Signal::CountUp => {
                 ending::count(run, class, qmd, |counter| counter.wrapping_add(1))?;
@@ -119,7 +101,7 @@ impl Compute {
                 _ => Ok(Progress::Done),
             },
             Signal::NotExecuted => {
-                log::warn!("The software GPU does not execute this PCAS action of {}", class.class.name);
+                run.not_executed.note(format_args!("a PCAS action of {}", class.class.name));
                 let class = class.class.method_class();
                 Err(Refusal::Graphics { status: NV_PGRAPH_INTR::ILLEGAL_METHOD.mask(), class })
             }
@@ -144,9 +126,6 @@ impl Compute {
             return Some(Err(fault.into()));
         }
         let last = index.saturating_add(1) == words;
-        if last && run.shaders == Shaders::Refused {
-            return Some(Err(refuse(class)));
-        }
         Some(if last { self.launch(run, class, address, effects) } else { Ok(Progress::Done) })
     }
 

@@ -1,13 +1,16 @@
 //! Compute grids: machine code of our own kernels, launched as drivers do.
 
 use super::rig::*;
-use crate::Shaders;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
+use gpuvmk_chip::compute;
 use gpuvmk_chip::gh100::methods::{CLASS_COMPUTE, host};
 use gpuvmk_chip::qmd::layout::V4_0;
-use gpuvmk_gpu::GpuEvent;
+use gpuvmk_gpu::{GpuDriver as _, GpuEvent};
 use gpuvmk_kernels::launch::{self, Launch, Parameters, Place, Size3};
-use gpuvmk_kernels::{Kernel, MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD, spin};
+use gpuvmk_kernels::{ALL, Kernel, Kernels, SM90, spin};
+
+/// Where it does not matter which.
+const SPIN: Kernel = SM90.spin;
 
 const BASE: u64 = 0x31_0000_0000;
 const CONSTANTS: u64 = 0x1_0000;
@@ -30,11 +33,21 @@ fn words(methods: &[(u16, u32)]) -> Vec<u32> {
 
 impl Fixture {
     fn new() -> Self {
-        let mut rig = Rig::of(Shaders::Executed);
+        Self::of(CLASS_COMPUTE)
+    }
+
+    /// With the class that runs these kernels.
+    fn for_kernels(kernels: &Kernels) -> Self {
+        let class = compute::ALL.iter().find(|row| row.sm == kernels.spin.target.sm).unwrap();
+        Self::of(class.class.method_class())
+    }
+
+    fn of(class: u16) -> Self {
+        let mut rig = Rig::new();
         let space = rig.space();
         let mut channel = rig.channel(space, graphics());
         let memory = rig.buffer(space, BASE, SIZE);
-        let mut start = inc(1, host::SET_OBJECT, &[u32::from(CLASS_COMPUTE)]);
+        let mut start = inc(1, host::SET_OBJECT, &[u32::from(class)]);
         start.extend(words(&launch::set_up()));
         rig.run(&mut channel, &start);
         Self { rig, channel, memory }
@@ -83,14 +96,18 @@ impl Fixture {
 
 #[test]
 fn vectors_are_added() {
+    ALL.into_iter().for_each(vectors);
+}
+
+fn vectors(kernels: &Kernels) {
     const COUNT: u32 = 10_000;
-    let mut fixture = Fixture::new();
+    let mut fixture = Fixture::for_kernels(kernels);
     let [a, b, sum] = [DATA, 2 * DATA, 3 * DATA];
     fixture.write_words(a, (0..COUNT).map(|i| (i as f32).to_bits()));
     fixture.write_words(b, (0..COUNT).map(|i| (i as f32 * 0.5).to_bits()));
     let parameters = [a, b, sum].into_iter().fold(Parameters::default(), |all, at| all.pointer(BASE + at));
     let grid = Size3(COUNT.div_ceil(256), 1, 1);
-    fixture.run(&VECTOR_ADD, grid, Size3(256, 1, 1), &parameters.word(COUNT));
+    fixture.run(&kernels.vector_add, grid, Size3(256, 1, 1), &parameters.word(COUNT));
     let wanted: Vec<u32> = (0..COUNT).map(|i| (i as f32 * 1.5).to_bits()).collect();
     assert_eq!(fixture.words(sum, COUNT as usize), wanted);
     assert_eq!(fixture.words(sum + u64::from(COUNT) * 4, 1), [0], "not one more");
@@ -98,14 +115,18 @@ fn vectors_are_added() {
 
 #[test]
 fn matrices_are_multiplied_through_shared_memory() {
+    ALL.into_iter().for_each(matrices);
+}
+
+fn matrices(kernels: &Kernels) {
     const SIDE: u32 = 32;
-    let mut fixture = Fixture::new();
+    let mut fixture = Fixture::for_kernels(kernels);
     let [a, b, c] = [DATA, 2 * DATA, 3 * DATA];
     let (left, right) = (|i: u32| (i % 7) as f32, |i: u32| (i % 5) as f32 - 2.0);
     fixture.write_words(a, (0..SIDE * SIDE).map(|i| left(i).to_bits()));
     fixture.write_words(b, (0..SIDE * SIDE).map(|i| right(i).to_bits()));
     let parameters = [a, b, c].into_iter().fold(Parameters::default(), |all, at| all.pointer(BASE + at));
-    fixture.run(&MATRIX_PRODUCT, Size3(2, 2, 1), Size3(16, 16, 1), &parameters.word(SIDE));
+    fixture.run(&kernels.matrix_product, Size3(2, 2, 1), Size3(16, 16, 1), &parameters.word(SIDE));
     let product = |i: u32| -> f32 {
         let (row, column) = (i / SIDE, i % SIDE);
         (0..SIDE).map(|k| left(row * SIDE + k) * right(k * SIDE + column)).sum()
@@ -116,11 +137,15 @@ fn matrices_are_multiplied_through_shared_memory() {
 
 #[test]
 fn sums_are_reduced_by_atomics() {
+    ALL.into_iter().for_each(sums);
+}
+
+fn sums(kernels: &Kernels) {
     const COUNT: u32 = 20_000;
-    let mut fixture = Fixture::new();
+    let mut fixture = Fixture::for_kernels(kernels);
     fixture.write_words(DATA, 0..COUNT);
     let parameters = Parameters::default().pointer(BASE + DATA).pointer(BASE + 2 * DATA).word(COUNT);
-    fixture.run(&REDUCE_SUM, Size3(8, 1, 1), Size3(256, 1, 1), &parameters);
+    fixture.run(&kernels.reduce_sum, Size3(8, 1, 1), Size3(256, 1, 1), &parameters);
     let wanted = u64::from(COUNT) * u64::from(COUNT - 1) / 2;
     assert_eq!(fixture.rig.read_u64(fixture.memory + 2 * DATA), wanted);
 }
@@ -201,6 +226,7 @@ fn a_store_where_nothing_is_mapped_is_an_mmu_fault() {
     let commands = fixture.place(SPIN.code, &launch);
     let StopCause::Fault(fault) = fixture.stopped(&commands) else { panic!("an MMU fault") };
     assert_eq!((fault.address.0, fault.access), (nowhere, gpuvmk_chip::AccessKind::Write));
+    assert_eq!(fixture.rig.gpu.launches_not_executed(), Some(0));
 }
 
 #[test]
@@ -210,6 +236,16 @@ fn words_that_are_no_instructions_stop_their_channel() {
     let launch = fixture.launch(&SPIN, Size3(1, 1, 1), Size3(32, 1, 1), &parameters);
     let commands = fixture.place(&[0xff; 64], &launch);
     assert_eq!(fixture.stopped(&commands), StopCause::Manager(GR_EXCEPTION));
+    assert_eq!(fixture.rig.gpu.launches_not_executed(), Some(1), "it may be a gap of ours");
+}
+
+#[test]
+fn machine_code_of_blackwell_is_said_not_to_be_executed() {
+    let row = compute::ALL.iter().find(|row| row.sm == 120).unwrap();
+    let mut fixture = Fixture::of(row.class.method_class());
+    let commands = words(&[(launch::SEND_PCAS_A, 1), SPIN.target.signal]);
+    assert_eq!(fixture.stopped(&commands), StopCause::Manager(GR_EXCEPTION));
+    assert_eq!(fixture.rig.gpu.launches_not_executed(), Some(1));
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::Shaders;
 use crate::executor::{Executor, ExecutorConfig};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
@@ -50,12 +49,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        Self::of(Shaders::Refused)
-    }
-
-    pub fn of(shaders: Shaders) -> Self {
-        let gpu = Executor::new(ExecutorConfig { vram: 80 << 20 }).unwrap();
-        let mut gpu = gpu.with_shaders(shaders);
+        let mut gpu = Executor::new(ExecutorConfig { vram: 80 << 20 }).unwrap();
         let (start, size) = (gpu.info().tenant_vram, gpu.info().tenant_vram_size);
         let shared = gpu.share_vram(start, size).unwrap();
         let pieces: Vec<_> = shared

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use gpuvmk_kernels::launch::Parameters;
-use gpuvmk_kernels::{SPIN, spin};
+use gpuvmk_kernels::spin;
 
 use super::{Figures, Options};
 use crate::chip::Chip;
@@ -45,11 +45,11 @@ pub fn run(options: &Options) -> Result<Figures> {
             work(space.device(), &mut channel, &mut stamps, &piece, time)?
         }
         "compute" => {
-            chip.needs_kernels()?;
-            let mut compute = Compute::open(gpu, 4096)?;
+            let kernels = chip.kernels()?;
+            let mut compute = Compute::open(gpu, kernels, 4096)?;
             let out = compute.buffer(spin::THREADS as usize * 4)?;
             let parameters = Parameters::default().pointer(out.1).word(spin::ROUNDS).word(1);
-            let piece = compute.prepare(&SPIN, spin::GRID, spin::BLOCK, &parameters)?;
+            let piece = compute.prepare(&kernels.spin, spin::GRID, spin::BLOCK, &parameters)?;
             let (device, channel, stamps) = compute.parts();
             work(device, channel, stamps, &piece, time)?
         }

@@ -1,15 +1,13 @@
-//! `compute`: kernels of our own on the shader cores, every result checked by the processor. `nocompute`: on
-//! a GPU without shader cores a launch must kill its own channel and nothing else.
+//! `compute`: kernels of our own on the shader cores, every result checked by the processor.
 //!
 //! `spin` runs a millisecond and longer, so that its time is the GPU's and not a submission's.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use gpuvmk_kernels::launch::{Parameters, Size3};
-use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD, spin};
+use gpuvmk_kernels::{Kernels, spin};
 
-use super::session::Session;
 use super::{Figures, Options};
 use crate::chip::Chip;
 use crate::compute::Compute;
@@ -23,42 +21,41 @@ const COUNT: u32 = (1 << 18) + 77;
 const SIDE: u32 = 128;
 /// Threads of a block.
 const BLOCK: u32 = 256;
+/// How often `spin` runs.
 const REPEATS: usize = 20;
 /// How much longer a run is that only warms up.
 const WARM_UP: u32 = 100;
 const LARGEST: usize = 4 << 20;
-/// How long the driver may take to notice a refused launch.
-const NOTICE: Duration = Duration::from_secs(10);
 
 pub fn run(options: &Options) -> Result<Figures> {
     let mut log = Log::from_now()?;
     match everything(options) {
         Ok(figures) => Ok(figures),
         Err(error) => match log.wait_for(&["nouveau", "killed"], Duration::ZERO)? {
-            Some(line) => Err(error
-                .context(format!("compute is not supported by this GPU, as by the software GPU: {line}"))),
+            Some(line) => Err(error.context(format!("the kernels' channel was lost: {line}"))),
             None => Err(error),
         },
     }
 }
 
 fn everything(options: &Options) -> Result<Figures> {
-    Chip::of(&Device::open(options.gpu()?)?)?.needs_kernels()?;
-    let mut compute = Compute::open(options.gpu()?, LARGEST)?;
+    let kernels = Chip::of(&Device::open(options.gpu()?)?)?.kernels()?;
+    let mut compute = Compute::open(options.gpu()?, kernels, LARGEST)?;
+    let compute = &mut compute;
     let mut figures = Figures::new();
     let mut note = |name: &str, times: &[Duration]| {
         figures.insert(name.to_owned(), stats::percentile_us(times, 50).into());
     };
-    note("vector_add_gpu_us", &[vector_add(&mut compute)?]);
-    note("matrix_product_gpu_us", &[matrix_product(&mut compute)?]);
-    note("reduce_sum_gpu_us", &[reduce_sum(&mut compute)?]);
-    let (gpu, wall) = spins(&mut compute, options.get("rounds", spin::ROUNDS)?)?;
+    note("vector_add_gpu_us", &[vector_add(compute, kernels)?]);
+    note("matrix_product_gpu_us", &[matrix_product(compute, kernels)?]);
+    note("reduce_sum_gpu_us", &[reduce_sum(compute, kernels)?]);
+    let (gpu, wall) = spins(compute, kernels, options)?;
     note("spin_gpu_us", &gpu);
     note("spin_wall_us", &wall);
     Ok(figures)
 }
 
-fn vector_add(compute: &mut Compute) -> Result<Duration> {
+fn vector_add(compute: &mut Compute, kernels: &Kernels) -> Result<Duration> {
     // Whole numbers below 2^23: sums are exact.
     let values = |seed| floats(&pattern::bytes(seed, 0, COUNT as usize * 4));
     let (left, right) = (values(1), values(2));
@@ -66,13 +63,13 @@ fn vector_add(compute: &mut Compute) -> Result<Duration> {
     let sum = filled(compute, &vec![0xff; COUNT as usize * 4])?;
     let parameters = Parameters::default().pointer(a.1).pointer(b.1).pointer(sum.1).word(COUNT);
     let grid = Size3(COUNT.div_ceil(BLOCK), 1, 1);
-    let time = compute.run(&VECTOR_ADD, grid, Size3(BLOCK, 1, 1), &parameters)?;
+    let time = compute.run(&kernels.vector_add, grid, Size3(BLOCK, 1, 1), &parameters)?;
     let wanted: Vec<f32> = left.iter().zip(&right).map(|(left, right)| left + right).collect();
     compare(compute, &sum, &bytes_of(&wanted)).context("vector_add")?;
     Ok(time)
 }
 
-fn matrix_product(compute: &mut Compute) -> Result<Duration> {
+fn matrix_product(compute: &mut Compute, kernels: &Kernels) -> Result<Duration> {
     let side = SIDE as usize;
     // Small whole numbers: every partial sum is exact, in whatever order.
     let values = |seed| -> Vec<f32> {
@@ -83,7 +80,7 @@ fn matrix_product(compute: &mut Compute) -> Result<Duration> {
     let product = filled(compute, &vec![0xff; side * side * 4])?;
     let parameters = Parameters::default().pointer(a.1).pointer(b.1).pointer(product.1).word(SIDE);
     let grid = Size3(SIDE / 16, SIDE / 16, 1);
-    let time = compute.run(&MATRIX_PRODUCT, grid, Size3(16, 16, 1), &parameters)?;
+    let time = compute.run(&kernels.matrix_product, grid, Size3(16, 16, 1), &parameters)?;
     let mut wanted = vec![0.0f32; side * side];
     for (row, left) in wanted.chunks_mut(side).zip(left.chunks(side)) {
         for (factor, right) in left.iter().zip(right.chunks(side)) {
@@ -94,32 +91,38 @@ fn matrix_product(compute: &mut Compute) -> Result<Duration> {
     Ok(time)
 }
 
-fn reduce_sum(compute: &mut Compute) -> Result<Duration> {
+fn reduce_sum(compute: &mut Compute, kernels: &Kernels) -> Result<Duration> {
     const START: u64 = 5;
     let contents = pattern::bytes(5, 0, COUNT as usize * 4);
     let values = filled(compute, &contents)?;
     let total = filled(compute, &START.to_le_bytes())?;
     let parameters = Parameters::default().pointer(values.1).pointer(total.1).word(COUNT);
-    let time = compute.run(&REDUCE_SUM, Size3(64, 1, 1), Size3(BLOCK, 1, 1), &parameters)?;
+    let time = compute.run(&kernels.reduce_sum, Size3(64, 1, 1), Size3(BLOCK, 1, 1), &parameters)?;
     let wanted = words(&contents).fold(START, |sum, word| sum + u64::from(word));
     compare(compute, &total, &wanted.to_le_bytes()).context("reduce_sum")?;
     Ok(time)
 }
 
 /// The GPU's times, and those from submission to wake-up.
-fn spins(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Duration>)> {
+fn spins(
+    compute: &mut Compute,
+    kernels: &Kernels,
+    options: &Options,
+) -> Result<(Vec<Duration>, Vec<Duration>)> {
     const SEED: u32 = 12345;
+    let rounds: u32 = options.get("rounds", spin::ROUNDS)?;
+    let warm_up = rounds.saturating_mul(options.get("warm", WARM_UP)?);
     let out = filled(compute, &vec![0xff; spin::THREADS as usize * 4])?;
     let with_rounds = |rounds| Parameters::default().pointer(out.1).word(rounds).word(SEED);
     // Long runs first: a GPU that was idle raises its clocks only under load.
     for _ in 0..2 {
-        compute.run(&SPIN, spin::GRID, spin::BLOCK, &with_rounds(rounds.saturating_mul(WARM_UP)))?;
+        compute.run(&kernels.spin, spin::GRID, spin::BLOCK, &with_rounds(warm_up))?;
     }
     let parameters = with_rounds(rounds);
     let (mut gpu, mut wall) = (Vec::new(), Vec::new());
-    for _ in 0..REPEATS {
+    for _ in 0..options.get("repeats", REPEATS)? {
         let start = Instant::now();
-        gpu.push(compute.run(&SPIN, spin::GRID, spin::BLOCK, &parameters)?);
+        gpu.push(compute.run(&kernels.spin, spin::GRID, spin::BLOCK, &parameters)?);
         wall.push(start.elapsed());
     }
     let wanted: Vec<u8> = (0..spin::THREADS)
@@ -127,33 +130,6 @@ fn spins(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Durat
         .collect();
     compare(compute, &out, &wanted).context("spin")?;
     Ok((gpu, wall))
-}
-
-/// A launch on a GPU that has no shader cores.
-pub fn refused(options: &Options) -> Result<Figures> {
-    let gpu = options.gpu()?;
-    let mut log = Log::from_now()?;
-    let mut bystander = Session::open(gpu, 1 << 20)?;
-    let mut compute = Compute::open(gpu, LARGEST)?;
-    let before = pattern::bytes(7, 0, 4096);
-    let out = filled(&mut compute, &before)?;
-    let parameters = Parameters::default().pointer(out.1).word(1).word(0);
-    // Whether the fence of a killed channel is signalled in time is the driver's affair.
-    let launched = compute.run(&SPIN, Size3(4, 1, 1), Size3(BLOCK, 1, 1), &parameters);
-    let line = log
-        .wait_for(&["nouveau", "killed"], NOTICE)?
-        .with_context(|| format!("the launch was not refused within {NOTICE:?}: it gave {launched:?}"))?;
-    let error = match compute.read(&out, before.len()) {
-        Err(error) => error,
-        Ok(_) => bail!("the channel still takes work after a refused launch"),
-    };
-    drop(compute);
-    bystander.there_and_back(1, [0, 4096, 0], 64 << 10).context("the other channel, after the refusal")?;
-    let mut figures = Figures::new();
-    figures.insert("supported".into(), false.into());
-    figures.insert("line".into(), line.into());
-    figures.insert("refusal".into(), format!("{error:#}").into());
-    Ok(figures)
 }
 
 /// VRAM with these contents.

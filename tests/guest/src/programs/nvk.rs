@@ -1,5 +1,4 @@
-//! `nvk`: Vulkan through Mesa's NVK. `nonvk`: the same on a GPU without shader cores, which must refuse
-//! launches with an error and go on moving data.
+//! `nvk`: Vulkan through Mesa's NVK.
 //!
 //! The program is another binary, with Debian's libraries beside it: the guest has them only if its initramfs
 //! was made with them (docs/nvk.md). This process becomes that program; it prints the result line.
@@ -19,16 +18,8 @@ const LIBRARIES: &str = "/nvk/lib";
 const PROGRAM: &str = "/nvk/bin/gpuvmk-nvk";
 
 pub fn run(options: &Options) -> Result<Figures> {
-    become_program(options, "nvk", "all")
-}
-
-pub fn refused(options: &Options) -> Result<Figures> {
-    become_program(options, "nonvk", "refused,transfer")
-}
-
-fn become_program(options: &Options, name: &str, checks: &str) -> Result<Figures> {
     let driver: String = options.get("driver", "stock".to_owned())?;
-    let checks: String = options.get("checks", checks.to_owned())?;
+    let checks: String = options.get("checks", "all".to_owned())?;
     let manifest = format!("/nvk/{driver}.json");
     for path in [LOADER, manifest.as_str()] {
         ensure!(Path::new(path).exists(), "{path} is not in this guest's initramfs");
@@ -40,7 +31,7 @@ fn become_program(options: &Options, name: &str, checks: &str) -> Result<Figures
     }
     let error = program
         .args(["--library-path", LIBRARIES, PROGRAM])
-        .args([format!("name={name}"), format!("gpu={gpu}")])
+        .args(["name=nvk".to_owned(), format!("gpu={gpu}")])
         .arg(format!("driver={driver}"))
         .arg(format!("checks={checks}"))
         .env("VK_DRIVER_FILES", manifest)

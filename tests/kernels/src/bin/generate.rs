@@ -8,8 +8,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use gpuvmk_kernels::fingerprint;
+use gpuvmk_kernels::target::{self, Target};
 
-/// Compiles the kernels for SM 9.0.
+/// Compiles the kernels for every version of the SM that there is a target for.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Example:\n  cargo run -p gpuvmk-kernels --features generate -- --nvcc /usr/local/cuda/bin/nvcc"
@@ -26,15 +27,23 @@ fn main() -> Result<()> {
     let source = root.join("cuda/kernels.cu");
     let sass = root.join("sass");
     let cubin = sass.join("kernels.cubin");
-    let status = Command::new(&args.nvcc)
-        .args(["-cubin", "-O3", "-gencode=arch=compute_90,code=sm_90", "-o"])
-        .args([&cubin, &source])
-        .status()
-        .with_context(|| format!("Cannot run {}; give NVIDIA's compiler with --nvcc", args.nvcc.display()))?;
-    ensure!(status.success(), "nvcc failed: {status}");
-    let bytes = std::fs::read(&cubin)?;
-    std::fs::remove_file(&cubin)?;
-    let table = extract(&bytes, &sass, fingerprint(&std::fs::read(&source)?))?;
+    let mut table = String::from("// Made by `generate` from cuda/kernels.cu; do not edit.\n\n");
+    let fingerprint = fingerprint(&std::fs::read(&source)?);
+    writeln!(table, "/// Fingerprint of the source.\npub const SOURCE: u64 = {fingerprint:#x};")?;
+    for Target { sm, .. } in [&target::SM75, &target::SM86, &target::SM89, &target::SM90] {
+        let status = Command::new(&args.nvcc)
+            .args(["-cubin", "-O3", &format!("-gencode=arch=compute_{sm},code=sm_{sm}"), "-o"])
+            .args([&cubin, &source])
+            .status()
+            .with_context(|| {
+                format!("Cannot run {}; give NVIDIA's compiler with --nvcc", args.nvcc.display())
+            })?;
+        ensure!(status.success(), "nvcc failed: {status}");
+        let bytes = std::fs::read(&cubin)?;
+        std::fs::remove_file(&cubin)?;
+        std::fs::create_dir_all(sass.join(format!("sm{sm}")))?;
+        table += &extract(&bytes, &sass, *sm)?;
+    }
     std::fs::write(sass.join("table.rs"), table)?;
     Ok(())
 }
@@ -103,7 +112,7 @@ fn attributes(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 }
 
 /// Writes the code of every kernel, and gives the table that names them.
-fn extract(cubin: &[u8], sass: &Path, source: u64) -> Result<String> {
+fn extract(cubin: &[u8], sass: &Path, sm: u8) -> Result<String> {
     let sections = sections(cubin)?;
     let size =
         |name: &str| sections.iter().find(|section| section.name == name).map_or(0, |section| section.size);
@@ -126,23 +135,28 @@ fn extract(cubin: &[u8], sass: &Path, source: u64) -> Result<String> {
         let barriers =
             own.iter().find(|(kind, _)| *kind == BARRIERS).and_then(|(_, value)| value.first().copied());
         let barriers = barriers.unwrap_or(0);
-        std::fs::write(sass.join(format!("{name}.bin")), section.data)?;
+        std::fs::write(sass.join(format!("sm{sm}/{name}.bin")), section.data)?;
         let shared = size(&format!(".nv.shared.{name}"));
         let constants = size(&format!(".nv.constant0.{name}"));
         ensure!(constants > 0, "{name} has no constant bank 0");
         kernels.push((name, registers, shared, barriers, constants));
     }
     kernels.sort();
-    let mut table = String::from("// Made by `generate` from cuda/kernels.cu; do not edit.\n\n");
-    writeln!(table, "/// Fingerprint of the source.\npub const SOURCE: u64 = {source:#x};")?;
+    let mut table = String::new();
+    writeln!(
+        table,
+        "\n/// The kernels for SM {}.{}.\npub const SM{sm}: Kernels = Kernels {{",
+        sm / 10,
+        sm % 10
+    )?;
     for (name, registers, shared, barriers, constants) in kernels {
         writeln!(
             table,
-            "\n/// `{name}` of kernels.cu.\npub const {}: Kernel = Kernel {{\n    name: \"{name}\",\n    code: \
-             include_bytes!(\"../sass/{name}.bin\"),\n    registers: {registers},\n    shared: {shared},\n    \
-             barriers: {barriers},\n    constants: {constants},\n}};",
-            name.to_uppercase()
+            "    {name}: Kernel {{\n        target: &target::SM{sm},\n        name: \"{name}\",\n        code: \
+             include_bytes!(\"../sass/sm{sm}/{name}.bin\"),\n        registers: {registers},\n        \
+             shared: {shared},\n        barriers: {barriers},\n        constants: {constants},\n    }},"
         )?;
     }
+    writeln!(table, "}};")?;
     Ok(table)
 }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::{Figures, compare, rounded};
 use crate::shaders;
@@ -15,30 +15,11 @@ const UNTOUCHED: u32 = 0x1111_1111;
 
 /// Every invocation stores a constant: no inputs, so only the launch itself can fail.
 pub fn constant(device: &Rc<Device>) -> Result<Figures> {
-    let timing = store_constants(device)?;
-    Ok(figures(timing))
-}
-
-fn store_constants(device: &Rc<Device>) -> Result<Timing> {
     let result = Buffer::new(device, Place::Gpu, WORDS)?;
     let kernel = Kernel::new(device, shaders::CONSTANT, &[&result], &[])?;
-    let groups = groups(256)?;
-    let (found, timing) = launch(device, &kernel, groups, &result)?;
+    let (found, timing) = launch(device, &kernel, groups(256)?, &result)?;
     compare::words(&found, |_| 0x600d_beef)?;
-    Ok(timing)
-}
-
-/// A launch in front of a device that cannot run it: an error is the right answer, silence is not.
-pub fn refused(device: &Rc<Device>) -> Result<Figures> {
-    let result = Buffer::new(device, Place::Gpu, WORDS)?;
-    let kernel = Kernel::new(device, shaders::CONSTANT, &[&result], &[])?;
-    match launch(device, &kernel, groups(256)?, &result) {
-        Ok((found, _)) => match compare::words(&found, |_| 0x600d_beef) {
-            Ok(()) => bail!("The launch ran, though this device was said not to run shaders"),
-            Err(error) => Err(error.context("The launch was accepted, ran nothing, and nobody said so")),
-        },
-        Err(error) => Ok(Figures::from_iter([("answer".into(), format!("{error:#}").into())])),
-    }
+    Ok(figures(timing))
 }
 
 /// Adds two vectors.

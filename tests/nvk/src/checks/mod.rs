@@ -1,11 +1,9 @@
 //! The checks, by name and in groups.
 //!
-//! - `transfer`: what a device that only moves data can do (the software GPU);
+//! - `transfer`: what a device that only moves data can do;
 //! - `code`: what the driver makes of the shaders, looked at without running it;
 //! - `compute`: shaders whose results are compared word by word;
-//! - `rates`: the same on larger work, with figures;
-//! - `refused`: passes if a launch is refused with an error. In front of a device that cannot run shaders,
-//!   this tells an honest device from one that drops work silently.
+//! - `rates`: the same on larger work, with figures.
 //!
 //! Nothing is run after a failure, so what asks least of the GPU comes first: [`ALL`] has shaders without a
 //! loop before those with one, and those before what has barriers and conditions as well.
@@ -24,14 +22,14 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
 use crate::options::Options;
-use crate::vulkan::{Device, Gpu, Instance};
+use crate::vulkan::{Device, Instance};
 
 /// What a check found out, by name.
 pub type Figures = Map<String, Value>;
 type Check = fn(&Rc<Device>) -> Result<Figures>;
 
 /// Groups of checks.
-const GROUPS: [(&str, &[(&str, Check)]); 6] = [
+const GROUPS: [(&str, &[(&str, Check)]); 5] = [
     ("transfer", &[("fill", transfer::fill), ("copy", transfer::copy), ("empty", transfer::empty)]),
     ("code", &[("branches", code::branches)]),
     (
@@ -54,14 +52,9 @@ const GROUPS: [(&str, &[(&str, Check)]); 6] = [
         ],
     ),
     ("doubles", &[("peak_fp64", rates::peak_fp64)]),
-    (REFUSED, &[(REFUSED, compute::refused)]),
 ];
 
-/// The check that costs a channel when it passes.
-const REFUSED: &str = "refused";
-
-/// What `all` stands for. A device that runs shaders cannot pass `refused`; Mesa's compiler cannot pass
-/// `doubles` on Hopper yet (docs/nvk.md).
+/// What `all` stands for. Mesa's compiler cannot pass `doubles` on Hopper yet (docs/nvk.md).
 const ALL: [&str; 11] = [
     "transfer",
     "code",
@@ -141,36 +134,20 @@ fn run_into(options: &Options, outcome: &mut Outcome) -> Result<()> {
     }
 
     let start = Instant::now();
-    let mut device = Some(Device::open(&instance, gpu)?);
+    let device = Device::open(&instance, gpu)?;
     outcome.about.insert("open_ms".into(), millis(start).into());
     let mut names = options.checks.iter();
     for name in names.by_ref() {
         let (_, check) = find(name).with_context(|| format!("There is no check '{name}'"))?;
-        let result = match open_again(&mut device, &instance, gpu) {
-            Ok(device) => check(&device),
-            Err(error) => Err(error),
-        };
+        let result = check(&device);
         let failed = result.is_err();
         outcome.checks.push((name, result));
         if failed {
             break;
         }
-        if *name == REFUSED {
-            // Its channel is gone; the next check gets another.
-            device = None;
-        }
     }
     outcome.skipped.extend(names);
     Ok(())
-}
-
-fn open_again(place: &mut Option<Rc<Device>>, instance: &Rc<Instance>, gpu: &Gpu) -> Result<Rc<Device>> {
-    if let Some(device) = place {
-        return Ok(Rc::clone(device));
-    }
-    let device = Device::open(instance, gpu).context("opened again after a launch was refused")?;
-    *place = Some(Rc::clone(&device));
-    Ok(device)
 }
 
 fn millis(start: Instant) -> f64 {
@@ -193,7 +170,6 @@ mod tests {
         all.sort_unstable();
         groups.sort_unstable();
         assert_eq!(all, groups);
-        assert!(!all.contains(&"refused"));
     }
 
     #[test]

@@ -11,11 +11,11 @@ use gpuvmk_chip::mme::{Encoded, Operation as O, Register};
 use gpuvmk_chip::qmd::layout::V4_0;
 use gpuvmk_gpu::GpuEvent;
 use gpuvmk_kernels::launch::{self, Parameters, Place, Size3};
-use gpuvmk_kernels::{SPIN, spin};
+use gpuvmk_kernels::{Kernel, SM90, spin};
 
 use super::rig::*;
-use crate::Shaders;
 
+const SPIN: Kernel = SM90.spin;
 const BASE: u64 = 0x31_0000_0000;
 const SIZE: u64 = 0x10_0000;
 
@@ -30,7 +30,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let mut rig = Rig::of(Shaders::Executed);
+        let mut rig = Rig::new();
         let space = rig.space();
         let channel = rig.channel(space, graphics());
         let memory = rig.buffer(space, BASE, SIZE);
