@@ -486,6 +486,10 @@ impl GpuDriver for JudgeGpu {
         0
     }
 
+    fn launches_not_executed(&self) -> Option<u64> {
+        None
+    }
+
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
         None
     }

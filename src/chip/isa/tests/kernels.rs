@@ -6,10 +6,10 @@ use gpuvmk_isa::print::At;
 use gpuvmk_isa::{Arch, Word, decode};
 
 const KERNELS: [&[u8]; 4] = [
-    include_bytes!("../../../../tests/kernels/sass/matrix_product.bin"),
-    include_bytes!("../../../../tests/kernels/sass/reduce_sum.bin"),
-    include_bytes!("../../../../tests/kernels/sass/spin.bin"),
-    include_bytes!("../../../../tests/kernels/sass/vector_add.bin"),
+    include_bytes!("../../../../tests/kernels/sass/sm90/matrix_product.bin"),
+    include_bytes!("../../../../tests/kernels/sass/sm90/reduce_sum.bin"),
+    include_bytes!("../../../../tests/kernels/sass/sm90/spin.bin"),
+    include_bytes!("../../../../tests/kernels/sass/sm90/vector_add.bin"),
 ];
 
 #[test]

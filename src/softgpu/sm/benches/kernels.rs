@@ -100,7 +100,7 @@ const C: u64 = B + 4 * PART as u64;
 
 macro_rules! code {
     (kernels, $name:literal) => {
-        include_bytes!(concat!("../../../../tests/kernels/sass/", $name, ".bin"))
+        include_bytes!(concat!("../../../../tests/kernels/sass/sm90/", $name, ".bin"))
     };
     (own, $name:literal) => {
         include_bytes!(concat!("sass/", $name, ".bin"))

@@ -15,7 +15,7 @@ const PARAMETERS: usize = 0x210 / 4;
 
 macro_rules! kernel {
     ($name:literal) => {
-        include_bytes!(concat!("../../../../tests/kernels/sass/", $name, ".bin"))
+        include_bytes!(concat!("../../../../tests/kernels/sass/sm90/", $name, ".bin"))
     };
 }
 

@@ -97,7 +97,7 @@ fn accesses(code: &[u8], registers: u16, words: &[u32], slice: u32) -> Vec<Acces
 
 #[test]
 fn one_worker_does_the_same_in_the_same_order_each_time() {
-    let product = include_bytes!("../../../../tests/kernels/sass/matrix_product.bin");
+    let product = include_bytes!("../../../../tests/kernels/sass/sm90/matrix_product.bin");
     for slice in [u32::MAX, 3] {
         let first = accesses(product, 32, &[64], slice);
         assert!(first.len() > 1000, "{} accesses", first.len());
