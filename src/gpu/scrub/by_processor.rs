@@ -8,7 +8,6 @@ use super::EngineScrub;
 use crate::budget::CALL;
 use crate::{Budget, GpuDriverExt as _, GpuError, Scrub, ScrubMode};
 use gpuvmk_chip::addr::HostVram;
-use gpuvmk_host::clock::Clock;
 
 /// How long the processor works at pieces at a time.
 const TURN: Duration = Duration::from_micros(100);
@@ -24,7 +23,7 @@ const HOST_MEMORY_STEP: u64 = 2 << 20;
 impl EngineScrub {
     /// With another clock, which ends the processor's turns.
     #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(mut self, clock: Arc<dyn gpuvmk_host::clock::Clock>) -> Self {
         self.by_hand.clock = clock;
         self
     }
