@@ -90,14 +90,16 @@ const COMMANDS: &[(&[&str], Says)] = &[
     (&["version", "--running", "--gpu", "gpu0.toml", "--json"], Lost),
 ];
 
-/// Those that print nothing there themselves: a demonstration and measurements are other programs', `vmm`'s
-/// standard output is its guest's console.
+/// Those that print nothing there themselves: a demonstration, measurements and shaders are other programs',
+/// `vmm`'s standard output is its guest's console.
 const SILENT: &[&str] = &[
     "aggregator",
     "demo",
     "generate man",
     "generate no-migration",
     "gpu bench",
+    "shader disasm",
+    "shader run",
     "trace convert",
     "trace filter",
     "trace report",

@@ -202,7 +202,7 @@ mod tests {
         ]);
         let rows = rows_of(&cases, &results);
         let row = &rows[&(Chip::GH100, "7.3.4".to_owned())];
-        assert_eq!(row.cells(), ["1.4.2", "26.1.6", "copy", "badaddr", "-"]);
+        assert_eq!(row.cells(), ["1.4.2", "26.1.6", "copy nvk", "badaddr", "-"]);
     }
 
     #[test]
