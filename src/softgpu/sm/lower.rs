@@ -1,6 +1,7 @@
 //! Decoded instructions to [`Op`]s of one launch: registers become rows, constants become immediates.
 
 mod detail;
+mod formats;
 mod products;
 
 use std::collections::HashMap;

@@ -8,6 +8,7 @@ use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction, CasMode, Match, Redux,
 use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 
 use super::Lower;
+use super::formats::result_format;
 use super::products::of_products;
 use crate::fault::Cause;
 use crate::numerics::convert::{self, Integer};
@@ -102,16 +103,6 @@ const fn format(number: NumberType) -> Option<Format> {
         NumberType::Bf16 => Format::BFLOAT,
         NumberType::F64 => Format::DOUBLE,
         NumberType::F32 | NumberType::None => Format::SINGLE,
-        _ => return None,
-    })
-}
-
-pub(super) const fn result_format(number: ResultType) -> Option<Format> {
-    Some(match number {
-        ResultType::F16 => Format::HALF,
-        ResultType::Bf16 => Format::BFLOAT,
-        ResultType::F64 => Format::DOUBLE,
-        ResultType::F32 | ResultType::None => Format::SINGLE,
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 use gpuvmk_isa::modifier::{MatrixShape, NumberType, SecondType};
 use gpuvmk_isa::{Instruction, Kind, Opcode as O};
 
-use super::detail::result_format;
+use super::formats::result_format;
 use crate::numerics::format::Format;
 use crate::op::{Detail, Dot, Elements, Matrix, Op};
 

@@ -39,6 +39,7 @@ pub fn reader(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     Client::negotiated(&scene.device)?.in_step()?;
     let took = start.elapsed();
     findings.add("next client served after ms", u64::try_from(took.as_millis())?);
-    ensure!(took < Duration::from_secs(1), "the next client waited {took:?}");
+    // A reader that holds it up would do so for good.
+    ensure!(took < Duration::from_secs(20), "the next client waited {took:?}");
     Ok(Outcome::Limited)
 }
