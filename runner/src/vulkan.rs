@@ -2,8 +2,8 @@
 //!
 //! Mesa's NVK and our Vulkan program are an initramfs part in the pack, put behind the guests' initramfs only
 //! here: other guests need not unpack 44 MiB at each boot. Of the two drivers (docs/nvk.md) the one as Debian
-//! builds it moves data; the edited one runs shaders as well. No step is run after one that failed: a shader that provokes a fault would provoke it again, on a GPU that may have other
-//! users.
+//! builds it moves data; the edited one runs shaders as well. No step is run after one that
+//! failed: a shader that provokes a fault would provoke it again, on a GPU that may have other users.
 
 use std::path::PathBuf;
 use std::time::Duration;

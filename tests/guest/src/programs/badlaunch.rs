@@ -1,8 +1,8 @@
 //! `badlaunch`: kernels that cannot go on. Each must kill its own channel, be named in the kernel's log, and
 //! leave everybody else alone.
 //!
-//! One stores where nothing is mapped; the words of another are no instructions. A chip for which there are no
-//! kernels gets another's: whether its GPU executes shaders or not, it cannot run those.
+//! One stores where nothing is mapped; the words of another are no instructions. A chip for which there are
+//! no kernels gets another's: whether its GPU executes shaders or not, it cannot run those.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub fn run(options: &Options) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Launches what must kill its channel, with words that are no instructions or with a kernel that stores where
-/// nothing is mapped; gives the line of the kernel's log, which has `words`.
+/// Launches what must kill its channel, with words that are no instructions or with a kernel that stores
+/// where nothing is mapped; gives the line of the kernel's log, which has `words`.
 fn dies(gpu: usize, chip: &Chip, illegal: bool, words: &[&str]) -> Result<String> {
     let kernels = chip.kernels().unwrap_or(&SM90);
     let mut log = Log::from_now()?;
