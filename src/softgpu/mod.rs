@@ -12,8 +12,8 @@
 //! macros. What chips differ in is described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's
 //! registers before it, and the [`executor`] is the core as a driver.
 //!
-//! Not modelled: video engines, 2D and 3D drawing, shaders but for compute, compression, performance counters,
-//! and anything that takes time other than moving bytes.
+//! Not modelled: video engines, 2D and 3D drawing, shaders but for compute, compression, performance
+//! counters, and anything that takes time other than moving bytes.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,9 +1,9 @@
 //! Compute kernels for chips from Turing to Hopper, and what a driver pushes to launch them.
 //!
 //! The kernels are CUDA C in `cuda/`; their machine code lies beside it in `sass/`, by version of the SM,
-//! made by `cargo run -p gpuvmk-kernels --features generate -- --nvcc NVCC`. A launch needs three things in GPU
-//! memory: the code, constant bank 0 with the parameters, and a queue meta data block ([`qmd`]); and a few
-//! methods ([`launch`]).
+//! made by `cargo run -p gpuvmk-kernels --features generate -- --nvcc NVCC`. A launch needs three things in
+//! GPU memory: the code, constant bank 0 with the parameters, and a queue meta data block ([`qmd`]); and a
+//! few methods ([`launch`]).
 //!
 //! Sources: NVIDIA's class headers `clc5c0.h` to `clcbc0.h` and their `qmd.h` (open-gpu-doc); the layout of
 //! constant bank 0 from the disassembly of compiled kernels.

@@ -1,8 +1,8 @@
 //! Random machine code for shader processors.
 //!
 //! A [`Program`] is a kernel: a prologue loads operands into registers, some hundred instructions
-//! ([`instance`]) work on them, and each one's results are stored. The same program runs on a GPU and in the software GPU
-//! ([`soft`]), where every stored word must be equal.
+//! ([`instance`]) work on them, and each one's results are stored. The same program runs on a GPU and in the
+//! software GPU ([`soft`]), where every stored word must be equal.
 
 pub mod instance;
 mod program;

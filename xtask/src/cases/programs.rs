@@ -103,8 +103,8 @@ pub const SCAN_AND_FILL: &[&str] =
 /// Finds nothing of whoever was there before, and works.
 pub const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
 pub const AT_WORK: &[&str] = &["probe", "load:secs=90"];
-/// Vulkan on the software GPU, on which its shaders were not tried. What the edited driver makes of them is right
-/// all the same.
+/// Vulkan on the software GPU, on which its shaders were not tried. What the edited driver makes of them is
+/// right all the same.
 pub const VULKAN: &[&str] =
     &["probe", "nvk:checks=transfer", "nvk:driver=edited:checks=transfer,code", "copy:largest=65537"];
 

@@ -158,7 +158,7 @@ pub fn pack(high: u32, low: u32, mode: Pack) -> u32 {
         let word = if mode.flush { float::flush(word) } else { word };
         let value = Format::SINGLE.value(word.into());
         let half = mode.to.word(value, mode.rounding) as u32;
-        let infinite = (half & 0x7fff) == mode.to.infinity(false) as u32;
+        let infinite = half % 0x8000 == mode.to.infinity(false) as u32;
         let half = if mode.finite && infinite { half - 1 } else { half };
         if mode.relu && value != Value::Nan && half >> 15 != 0 { 0 } else { half }
     };

@@ -162,8 +162,9 @@ pub fn pick(a: [Value; 2], b: [Value; 2], larger: bool, nan_wins: bool, mode: Mo
 pub const fn with_signs(word: u32, signs: [u32; 2]) -> u32 {
     const SIGN: u32 = 0x8000;
     const NAN: u32 = 0x7fff;
-    let low = if word % HALF == NAN { NAN } else { ((word % HALF) & !SIGN) | signs[0] & SIGN };
-    let high = if word >> 16 == NAN { NAN } else { word >> 16 & !SIGN | signs[1] & SIGN };
+    let (low, high) = (word % HALF, word >> 16);
+    let low = if low == NAN { NAN } else { low % SIGN + signs[0] / SIGN % 2 * SIGN };
+    let high = if high == NAN { NAN } else { high % SIGN + signs[1] / SIGN % 2 * SIGN };
     low | high << 16
 }
 
