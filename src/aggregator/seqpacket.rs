@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 
@@ -42,13 +42,11 @@ pub enum Next {
 pub fn peek(socket: impl AsFd) -> io::Result<Next> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let mut control = RecvAncillaryBuffer::default();
-    match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut [0])], &mut control, flags) {
-        // What does not fit (nothing does) is said and dropped; the datagram itself keeps it.
-        Ok(message) => Ok(Next::Datagram { files: message.flags.contains(ReturnFlags::CTRUNC) }),
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Next::Nothing),
-        Err(rustix::io::Errno::CONNRESET) => Ok(Next::Datagram { files: false }),
-        Err(errno) => Err(errno.into()),
-    }
+    // What does not fit (nothing does) is said and dropped; the datagram itself keeps it.
+    Ok(match next_message(socket.as_fd(), &mut [0], &mut control, flags)? {
+        Some(message) => Next::Datagram { files: message.flags.contains(ReturnFlags::CTRUNC) },
+        None => Next::Nothing,
+    })
 }
 
 /// How a datagram's file was taken.
@@ -73,13 +71,8 @@ pub fn receive_one(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(Received,
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let message = match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
-        Ok(message) => message,
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-            return Ok((Received::Nothing, Attached::None));
-        }
-        Err(rustix::io::Errno::CONNRESET) => return Ok((Received::End, Attached::None)),
-        Err(errno) => return Err(errno.into()),
+    let Some(message) = next_message(socket.as_fd(), bytes, &mut control, flags)? else {
+        return Ok((Received::Nothing, Attached::None));
     };
     let mut files = control.drain().flat_map(|received| match received {
         RecvAncillaryMessage::ScmRights(rights) => rights.collect(),
@@ -120,6 +113,27 @@ pub fn send(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>], nonblocki
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
+/// One `recvmsg`; `None` when nothing is there. A peer that hangs up without having read everything resets
+/// the connection: Linux tells that once, before what the peer had sent, so the second try has its last words
+/// or the end.
+fn next_message(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    control: &mut RecvAncillaryBuffer<'_>,
+    flags: RecvFlags,
+) -> io::Result<Option<RecvMsg>> {
+    let mut receive = || rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], control, flags);
+    let received = match receive() {
+        Err(rustix::io::Errno::CONNRESET) => receive(),
+        other => other,
+    };
+    match received {
+        Ok(message) => Ok(Some(message)),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Receives one datagram into `bytes`, and its files (closed on exec) into `files`.
 ///
 /// # Errors
@@ -136,11 +150,8 @@ pub fn receive(
     if nonblocking {
         flags |= RecvFlags::DONTWAIT;
     }
-    let message = match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
-        Ok(message) => message,
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Received::Nothing),
-        Err(rustix::io::Errno::CONNRESET) => return Ok(Received::End),
-        Err(errno) => return Err(errno.into()),
+    let Some(message) = next_message(socket.as_fd(), bytes, &mut control, flags)? else {
+        return Ok(Received::Nothing);
     };
     for received in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = received {
@@ -184,6 +195,27 @@ mod tests {
         assert!(matches!(got, Received::Datagram(5)));
         assert_eq!(files.len(), 2);
         assert!(matches!(receive(&b, &mut bytes, &mut files, true).unwrap(), Received::Nothing));
+    }
+
+    /// The other side answered and hung up before it read what was sent to it.
+    #[test]
+    fn last_words_are_heard_of_a_peer_that_read_nothing() {
+        let (a, b) = pair();
+        send(&a, b"a request", &[], true).unwrap();
+        send(&b, b"refused", &[], true).unwrap();
+        drop(b);
+
+        let mut bytes = [0; 16];
+        assert!(matches!(receive(&a, &mut bytes, &mut Vec::new(), true).unwrap(), Received::Datagram(7)));
+        assert!(matches!(receive(&a, &mut bytes, &mut Vec::new(), true).unwrap(), Received::End));
+
+        let (a, b) = pair();
+        send(&a, b"a request", &[], true).unwrap();
+        send(&b, b"refused", &[b.as_fd()], true).unwrap();
+        drop(b);
+        assert_eq!(peek(&a).unwrap(), Next::Datagram { files: true });
+        assert!(matches!(receive_one(&a, &mut bytes).unwrap().0, Received::Datagram(7)));
+        assert!(matches!(receive_one(&a, &mut bytes).unwrap().0, Received::End));
     }
 
     #[test]
