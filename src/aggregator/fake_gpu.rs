@@ -58,6 +58,8 @@ pub struct State {
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
     pub scrubbing: BTreeMap<u64, u32>,
+    /// Most pieces under way; zero: any number.
+    pub scrub_places: usize,
     /// The clock that zeroing advances, by a nanosecond a byte.
     pub zeroing: Option<Arc<ManualClock>>,
     /// A process still has shared memory.
@@ -474,6 +476,10 @@ impl Scrubber for FakeGpu {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         let mut state = self.fake.state();
         let most = state.scrub_rounds;
+        let is_full = state.scrub_places > 0 && state.scrubbing.len() >= state.scrub_places;
+        if is_full && !state.scrubbing.contains_key(&start.0) {
+            return Ok(Scrub::Pending);
+        }
         let round = state.scrubbing.entry(start.0).or_default();
         if *round < most {
             *round += 1;

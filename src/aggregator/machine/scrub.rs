@@ -59,11 +59,17 @@ impl Machine {
             self.advance_piece(id, (start, left), now);
             return Step::More;
         }
-        // Pieces that were begun are finished even if their tenant is at something else by now.
-        let Some(piece) = tenant.scrubbing.front().copied() else { return Step::Finished };
-        match self.advance_piece(id, piece, now) {
-            Some(Scrub::Pending) => {}
-            Some(_) | None => return Step::More,
+        // Pieces that were begun are finished even if their tenant is at something else by now. All are asked
+        // for: the driver may have had no room yet for the first, but for later ones.
+        let under_way: Vec<_> = tenant.scrubbing.iter().copied().collect();
+        if under_way.is_empty() {
+            return Step::Finished;
+        }
+        for piece in under_way {
+            match self.advance_piece(id, piece, now) {
+                Some(Scrub::Pending) => {}
+                Some(_) | None => return Step::More,
+            }
         }
         self.clocks.poll_again();
         Step::Waits

@@ -231,6 +231,36 @@ fn memory_is_the_hosts_while_it_is_zeroed() {
     assert_eq!(fake.state().owners[&(64 * MIB)], (64 * MIB, Some(a)));
 }
 
+/// An engine with room for fewer pieces than all tenants begin: whose first piece has none must still have
+/// its later ones finished, which have.
+#[test]
+fn tenants_that_share_too_little_room_for_pieces_are_all_served() {
+    for tenants in 1..=4 {
+        for places in 1..=16 {
+            let (mut machine, fake) = with(ScrubPolicy::Attach);
+            (fake.state().scrub_rounds, fake.state().scrub_places) = (3, places);
+            let mut admitted: Vec<TenantId> = Vec::new();
+            for index in 0..tenants {
+                let hello = Hello { vram: 64 * MIB, ..hello(&format!("vm{index}")) };
+                admitted.push(machine.admit(&hello, T0).unwrap().tenant);
+                machine.step(T0);
+            }
+
+            settle_slowly(&mut machine);
+
+            let mut ready: Vec<TenantId> = outputs(&mut machine)
+                .into_iter()
+                .map(|told| match told {
+                    Output::Ready(tenant) => tenant,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            ready.sort_unstable();
+            assert_eq!(ready, admitted, "{tenants} tenants, {places} places");
+        }
+    }
+}
+
 fn settle_slowly(machine: &mut Machine) {
     let mut now = T0;
     for _ in 0..1000 {
