@@ -32,8 +32,6 @@ struct Part {
 struct Barrier {
     parts: Vec<Part>,
     count: u32,
-    /// Some lane has arrived since the last time that it opened.
-    armed: bool,
 }
 
 /// A CTA.
@@ -44,6 +42,8 @@ pub(crate) struct Cta {
     pub warps: Vec<Warp>,
     pub shared: Shared,
     barriers: [Barrier; BARRIERS],
+    /// Barriers at which some lane has arrived since the last time that they opened, a bit each.
+    armed: u16,
     /// Which part of local memory is its own.
     pub slot: u64,
     /// The warp whose turn is next.
@@ -66,7 +66,13 @@ impl Cta {
         }
         self.shared.words.clear();
         self.shared.words.resize(launch.shared.div_ceil(4) as usize, 0);
-        self.barriers = Default::default();
+        let mut armed = std::mem::take(&mut self.armed);
+        while armed != 0 {
+            if let Some(barrier) = self.barriers.get_mut(armed.trailing_zeros() as usize) {
+                barrier.parts.clear();
+            }
+            armed &= armed - 1;
+        }
         self.slot = slot;
         self.turn = 0;
     }
@@ -86,14 +92,17 @@ impl Cta {
             part.holds |= arrival.holds & arrival.mask;
         }
         barrier.count = arrival.count;
-        barrier.armed = true;
+        self.armed |= 1 << arrival.barrier;
         self.open();
     }
 
     /// Opens barriers at which all have arrived. Lanes that ended are not waited for.
     pub fn open(&mut self) {
-        for (number, barrier) in (0..).zip(&mut self.barriers) {
-            if !barrier.armed {
+        if self.armed == 0 {
+            return;
+        }
+        for (number, barrier) in (0_u8..).zip(&mut self.barriers) {
+            if self.armed >> number & 1 == 0 {
                 continue;
             }
             let parts = || self.warps.iter().zip(&barrier.parts);
@@ -114,7 +123,7 @@ impl Cta {
             }
             let holds: u32 = barrier.parts.iter().map(|part| part.holds.count_ones()).sum();
             let arrived: u32 = barrier.parts.iter().map(|part| part.arrived.count_ones()).sum();
-            barrier.armed = false;
+            self.armed &= !(1 << number);
             barrier.parts.clear();
             for warp in &mut self.warps {
                 warp.barrier_opened(number, Reduction { holds, arrived });

@@ -261,6 +261,7 @@ impl Grid {
         let place = cta.place;
         let Some(warp) = cta.warps.get_mut(index) else { return Ok((Turn::Ended, 0)) };
         let before = warp.count;
+        warp.prepare();
         let mut context = Context {
             launch: &self.launch,
             program: &self.program,

@@ -1,7 +1,7 @@
 //! A warp: its rows, and its lanes' groups, which converge at barriers.
 
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
-use crate::row::{ALL, LANES, Row, ZERO, blend, mask};
+use crate::row::{ALL, LANES, Row, ZERO, blend};
 
 /// Lanes that run together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(crate) struct Warp {
     rows: Vec<Row>,
     /// Uniform rows that were written, a bit each.
     uniform: u64,
+    /// Registers have what another warp left.
+    stale: bool,
     predicates: [u32; 16],
     /// The group that runs; no lanes if none can.
     pub group: Group,
@@ -56,40 +58,45 @@ pub(crate) struct Warp {
 impl Warp {
     /// Makes it a warp of which nothing has run. Nothing of what it was stays.
     pub fn start(&mut self, registers: u16, entry: u64, threads: u32, index: u32) {
-        let lanes = mask(|lane| u64::from(index) * 32 + (lane as u64) < u64::from(threads));
-        let mut predicates = [0; 16];
-        predicates[usize::from(TRUE)] = ALL;
-        predicates[usize::from(TRUE) + 8] = ALL;
-        let mut rows = std::mem::take(&mut self.rows);
+        let threads = threads.saturating_sub(index.saturating_mul(32));
+        let lanes = if threads >= 32 { ALL } else { (1 << threads) - 1 };
+        self.rows.resize(usize::from(UNIFORM_ROWS + registers), ZERO);
+        self.stale = true;
+        self.predicates = [0; 16];
+        self.predicates[usize::from(TRUE)] = ALL;
+        self.predicates[usize::from(TRUE) + 8] = ALL;
+        self.group = Group { pc: entry, mask: lanes };
+        self.ready.clear();
+        self.parked.clear();
+        self.barriers = [0; BARRIERS];
+        self.live = lanes;
+        self.count = 0;
+        self.index = index;
+        self.reduction = Reduction::default();
+    }
+
+    /// To be called before each turn. Registers are zeroed before the first one, not earlier: they are used
+    /// at once then, and stay in the processor's nearest cache.
+    #[inline(always)]
+    pub fn prepare(&mut self) {
+        if std::mem::take(&mut self.stale) {
+            self.clear();
+        }
+    }
+
+    /// Makes all registers zero.
+    fn clear(&mut self) {
         // Most programs use few uniform registers: those of others need no zeroing.
-        let mut written = self.uniform;
+        let mut written = std::mem::take(&mut self.uniform);
         while written != 0 {
-            if let Some(row) = rows.get_mut(written.trailing_zeros() as usize) {
+            if let Some(row) = self.rows.get_mut(written.trailing_zeros() as usize) {
                 *row = ZERO;
             }
             written &= written - 1;
         }
-        rows.truncate(usize::from(UNIFORM_ROWS + registers));
-        if let Some(registers) = rows.get_mut(usize::from(UNIFORM_ROWS)..) {
+        if let Some(registers) = self.rows.get_mut(usize::from(UNIFORM_ROWS)..) {
             registers.fill(ZERO);
         }
-        rows.resize(usize::from(UNIFORM_ROWS + registers), ZERO);
-        let (mut ready, mut parked) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.parked));
-        ready.clear();
-        parked.clear();
-        *self = Self {
-            rows,
-            uniform: 0,
-            predicates,
-            group: Group { pc: entry, mask: lanes },
-            ready,
-            parked,
-            barriers: [0; BARRIERS],
-            live: lanes,
-            count: 0,
-            index,
-            reduction: Reduction::default(),
-        };
     }
 
     /// A row of the warp, or of a page's pool. One that is not there reads as zero.
@@ -130,6 +137,12 @@ impl Warp {
         let Some(to) = self.rows.get_mut(usize::from(row)) else { return false };
         blend(to, value, mask);
         true
+    }
+
+    /// A register of the lanes, to be written.
+    #[inline(always)]
+    pub fn register(&mut self, row: u16) -> Option<&mut Row> {
+        if row < UNIFORM_ROWS { None } else { self.rows.get_mut(usize::from(row)) }
     }
 
     /// Lanes for which a condition holds.

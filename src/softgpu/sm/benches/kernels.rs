@@ -186,7 +186,9 @@ const LEAST_BYTES: f64 = 1e9;
 /// What is wanted of a core among all of them, as a part of what it does alone.
 const LEAST_SCALING: f64 = 0.8;
 
-/// Runs of each kernel, of which the fastest one counts.
+/// Each kernel runs for so long, and so many times at least. The fastest run counts: a core of a machine that
+/// others use is half of one at times.
+const LONGEST: Duration = Duration::from_millis(600);
 const ROUNDS: usize = 3;
 
 fn launch(kernel: &Kernel) -> Launch {
@@ -240,11 +242,17 @@ fn ram(kernel: &Kernel) -> Ram {
 fn measure(kernel: &Kernel, workers: usize, twin: Twin) -> Rates {
     let ram = ram(kernel);
     let mut best = Rates::default();
-    for _ in 0..ROUNDS {
+    let mut spent = Duration::ZERO;
+    for round in 0.. {
+        if round >= ROUNDS && spent >= LONGEST {
+            break;
+        }
         let (start, busy) = (Instant::now(), processor_time());
         let grid = Grid::with(launch(kernel), twin).unwrap();
         assert_eq!(grid.run(&ram, workers, &|| true), Progress::Done);
-        let busy = (processor_time() - busy).as_secs_f64();
+        let busy = processor_time() - busy;
+        spent += busy;
+        let busy = busy.as_secs_f64();
         let clock = start.elapsed().as_secs_f64();
         let rates = |work: f64| [work / busy, work / clock];
         let found = Rates {

@@ -55,7 +55,9 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             let ended = mask & warp.lanes(op.from[0]);
             // Those that stay go on behind it.
             warp.group.pc = next;
-            warp.exit(ended);
+            if ended != 0 {
+                warp.exit(ended);
+            }
         }
         (O::Bssy, Detail::Barrier(barrier)) => {
             let participants = warp.group.mask;

@@ -102,9 +102,15 @@ pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Don
         let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
         let [c, d] = warp.rows(pool, op.c);
         if op.to[0] == crate::op::TRUE && !high && !extended && !op.b.negate && !op.c.negate {
-            let result = each_wide(|lane| {
-                words::product(a[lane], b[lane], is_signed).wrapping_add(pair(c[lane], d[lane]))
-            });
+            // Two loops, each of which the compiler makes of vectors.
+            let sum = |lane: usize, signed: bool| {
+                words::product(a[lane], b[lane], signed).wrapping_add(pair(c[lane], d[lane]))
+            };
+            let result = if is_signed {
+                each_wide(|lane| sum(lane, true))
+            } else {
+                each_wide(|lane| sum(lane, false))
+            };
             return put_wide(warp, op.d, &result, mask);
         }
         let (mut over, mut flip) = (0, 0);

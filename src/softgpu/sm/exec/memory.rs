@@ -8,7 +8,7 @@ pub(crate) use address::touched;
 pub(super) use address::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
 pub(super) use constant::constant;
 
-use address::{Reached, is_run, local, reached, short};
+use address::{Reached, local, reached, run_of_warp, short};
 
 use super::context::{Context, Done, put};
 use crate::fault::Cause;
@@ -65,6 +65,11 @@ fn load_words<const COUNT: usize>(
     pool: &[Row],
     mask: u32,
 ) -> Done {
+    if mask == ALL
+        && let Some(first) = run_of_warp(warp, op, place, pool, bytes::<COUNT>())
+    {
+        return load_run::<COUNT>(warp, context, op.d, first);
+    }
     let mut rows = [ZERO; COUNT];
     if place.space == Space::Shared {
         load_shared(&context.shared.words, &short(warp, op, place, pool), mask, &mut rows)?;
@@ -98,6 +103,26 @@ fn load_words<const COUNT: usize>(
     Ok(())
 }
 
+/// Loads words of all lanes, which follow each other.
+#[inline(always)]
+fn load_run<const COUNT: usize>(warp: &mut Warp, context: &mut Context<'_>, row: u16, first: u64) -> Done {
+    if COUNT == 1
+        && let Some(to) = warp.register(row)
+    {
+        // A register that is loaded in part is seen by nobody: the grid does not go on.
+        return Ok(context.view.load(first, to)?);
+    }
+    let mut words = [[0; COUNT]; LANES];
+    context.view.load(first, words.as_flattened_mut())?;
+    let rows: [Row; COUNT] = std::array::from_fn(|index| crate::row::each(|lane| words[lane][index]));
+    let mut to = row;
+    for value in &rows {
+        put(warp, to, value, ALL)?;
+        to = crate::lower::following(to);
+    }
+    Ok(())
+}
+
 /// Loads runs of lanes: each run is one access.
 #[inline(always)]
 fn load_global<const COUNT: usize>(
@@ -107,10 +132,6 @@ fn load_global<const COUNT: usize>(
     rows: &mut [Row; COUNT],
 ) -> Done {
     let size = u64::from(bytes::<COUNT>());
-    if COUNT == 1 && mask == ALL && addresses[0].is_multiple_of(size) && is_run(addresses, size) {
-        context.view.load(addresses[0], &mut rows[0])?;
-        return Ok(());
-    }
     let mut left = mask;
     while left != 0 {
         let first = left.trailing_zeros() as usize;
@@ -261,6 +282,20 @@ fn store_words<const COUNT: usize>(
     if place.space == Space::Shared {
         return store_shared(&mut context.shared.words, &short(warp, op, place, pool), mask, rows);
     }
+    if mask == ALL
+        && let Some(first) = run_of_warp(warp, op, place, pool, bytes::<COUNT>())
+    {
+        if COUNT == 1 {
+            return Ok(context.view.store(first, rows[0])?);
+        }
+        let mut words = [[0; COUNT]; LANES];
+        for (lane, words) in words.iter_mut().enumerate() {
+            for (word, row) in words.iter_mut().zip(rows) {
+                *word = row[lane];
+            }
+        }
+        return Ok(context.view.store(first, words.as_flattened())?);
+    }
     let addresses = addresses(warp, op, place, pool);
     match reached(context, place.space, &addresses) {
         Reached::Global => store_global(context, &addresses, mask, rows)?,
@@ -293,10 +328,6 @@ fn store_global<const COUNT: usize>(
     rows: [&Row; COUNT],
 ) -> Done {
     let size = u64::from(bytes::<COUNT>());
-    if COUNT == 1 && mask == ALL && addresses[0].is_multiple_of(size) && is_run(addresses, size) {
-        context.view.store(addresses[0], rows[0])?;
-        return Ok(());
-    }
     let mut left = mask;
     while left != 0 {
         let first = left.trailing_zeros() as usize;

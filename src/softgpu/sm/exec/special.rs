@@ -29,16 +29,26 @@ mod number {
     pub const ZERO: u8 = 0xff;
 }
 
-/// Places of lanes' threads in their CTA, by width, height and depth.
-fn threads(warp: &Warp, block: [u32; 3]) -> [Row; 3] {
+/// Places of lanes' threads in their CTA, along one of width, height and depth.
+#[inline(always)]
+fn thread(warp: &Warp, block: [u32; 3], axis: u8) -> Row {
     let first = warp.index * 32;
     let [width, height, _] = block.map(|size| size.max(1));
-    let [mut x, mut y, mut z] = [first % width, first / width % height, first / width / height];
+    let x = first % width;
     if width - x >= 32 {
         // All in one line.
-        let x = each(|lane| x + u32::try_from(lane).unwrap_or(0));
-        return [x, [y; LANES], [z; LANES]];
+        return match axis {
+            0 => each(|lane| x + u32::try_from(lane).unwrap_or(0)),
+            1 => [first / width % height; LANES],
+            _ => [first / width / height; LANES],
+        };
     }
+    threads(first, [width, height])[usize::from(axis % 3)]
+}
+
+/// Places of 32 threads, in lines of a width and planes of a height.
+fn threads(first: u32, [width, height]: [u32; 2]) -> [Row; 3] {
+    let [mut x, mut y, mut z] = [first % width, first / width % height, first / width / height];
     let mut places = [[0; LANES]; 3];
     for lane in 0..LANES {
         for (row, place) in places.iter_mut().zip([x, y, z]) {
@@ -55,6 +65,7 @@ fn threads(warp: &Warp, block: [u32; 3]) -> [Row; 3] {
     places
 }
 
+#[inline(always)]
 pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32) -> Done {
     let Detail::Special(register) = op.detail else { return Ok(()) };
     let clock = warp.count;
@@ -68,10 +79,10 @@ pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32
     let result = match register {
         number::LANE => each(|lane| u32::try_from(lane).unwrap_or(0)),
         number::THREAD => {
-            let [x, y, z] = threads(warp, block);
+            let [x, y, z] = [0, 1, 2].map(|axis| thread(warp, block, axis));
             each(|lane| x[lane] | y[lane] << 16 | z[lane] << 26)
         }
-        number::THREAD_X..=number::THREAD_Z => threads(warp, block)[usize::from(register - number::THREAD_X)],
+        number::THREAD_X..=number::THREAD_Z => thread(warp, block, register - number::THREAD_X),
         number::CTA_X..=number::CTA_Z => same(context.place[usize::from(register - number::CTA_X)]),
         number::EQUAL => of_lane(|bit| bit),
         number::LESS => of_lane(|bit| bit - 1),

@@ -2,7 +2,7 @@
 
 use crate::exec::context::Context;
 use crate::fault::{Cause, Exception};
-use crate::op::{Detail, Op, Place, Space, Unit};
+use crate::op::{Detail, Op, Place, Space, Unit, ZERO_ROW};
 use crate::row::{LANES, Row, ZERO, low, pair};
 use crate::warp::Warp;
 
@@ -40,6 +40,39 @@ pub(in crate::exec) fn addresses(warp: &Warp, op: &Op, place: Place, pool: &[Row
         found[lane] = base.wrapping_add(pair(uniform[lane], above[lane])).wrapping_add(offset);
     }
     found
+}
+
+/// The last lane's number.
+const LAST_LANE: u32 = 31;
+
+/// The first lane's address in global memory, if the accesses of all lanes, of `size` bytes each, follow each
+/// other. Told from 32 bits of each address, which is sooner done than with all of them; none is no answer.
+#[inline(always)]
+pub(super) fn run_of_warp(warp: &Warp, op: &Op, place: Place, pool: &[Row], size: u32) -> Option<u64> {
+    if place.space != Space::Global {
+        return None;
+    }
+    let a = warp.row(pool, op.a.row);
+    let high = if place.wide { warp.row(pool, op.a.high) } else { &ZERO };
+    // What the compiler knows of the first lane would keep it from making vectors of whole rows.
+    let [first, above] = std::hint::black_box([a[0], high[0]]);
+    let mut different = [0; LANES];
+    for (lane, index) in (0..LANES).zip(0..) {
+        different[lane] = a[lane] ^ first.wrapping_add(size * index) | high[lane] ^ above;
+    }
+    let mut apart = different.iter().fold(0, |all, bits| all | bits);
+    let mut uniform = 0;
+    if place.uniform != ZERO_ROW {
+        let rows = [place.uniform, crate::lower::following(place.uniform)].map(|row| warp.row(pool, row));
+        apart |=
+            rows.iter().flat_map(|row| row.iter().map(|word| word ^ row[0])).fold(0, |all, bits| all | bits);
+        uniform = pair(rows[0][0], rows[1][0]);
+    }
+    // The upper words are alike: no carry may go into one.
+    let fits = a[0].checked_add(size * LAST_LANE).is_some();
+    let offset = i64::from(place.offset).cast_unsigned();
+    let first = pair(a[0], high[0]).wrapping_add(uniform).wrapping_add(offset);
+    (apart == 0 && fits && first.is_multiple_of(size.into())).then_some(first)
 }
 
 /// What all lanes of an access reach.
@@ -114,16 +147,6 @@ pub(super) fn local(context: &Context<'_>, lane: usize, address: u64) -> Result<
     let warp = context.slot * memory.of_lane() * LANES as u64;
     let place = warp + (offset / 4 * LANES as u64 + lane as u64) * 4 + offset % 4;
     Ok(memory.base.wrapping_add(place))
-}
-
-/// Whether all lanes' accesses of `size` bytes follow each other.
-#[inline(always)]
-pub(super) fn is_run(addresses: &[u64; LANES], size: u64) -> bool {
-    let mut different = 0;
-    for (lane, address) in addresses.iter().enumerate() {
-        different |= address ^ addresses[0].wrapping_add(lane as u64 * size);
-    }
-    different == 0
 }
 
 /// Addresses in shared memory that an operation accesses, and the bytes of a lane, if all its lanes are

@@ -3,7 +3,7 @@
 use super::address::MISALIGNED;
 use crate::exec::context::{Context, Done, put};
 use crate::op::{Detail, Op, Unit, ZERO_ROW};
-use crate::row::{LANES, Lanes, Row, each};
+use crate::row::{ALL, LANES, Lanes, Row, each};
 use crate::warp::Warp;
 
 /// LDC and its like.
@@ -18,11 +18,11 @@ pub(in crate::exec) fn constant(
     let Detail::Constant(bank, offset, unit) = op.detail else { return Ok(()) };
     let offset = offset.cast_unsigned();
     match unit {
-        Unit::Words(count) if op.a.row == ZERO_ROW && offset.is_multiple_of(4) => {
+        Unit::Words(count) if mask == ALL && op.a.row == ZERO_ROW && offset.is_multiple_of(4) => {
             let mut row = op.d;
             for index in 0..u32::from(count) {
                 let word = context.program.constants().word(bank, offset.wrapping_add(4 * index));
-                put(warp, row, &[word; LANES], mask)?;
+                put(warp, row, &[word; LANES], ALL)?;
                 row = crate::lower::following(row);
             }
             Ok(())

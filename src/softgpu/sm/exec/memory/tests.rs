@@ -1,11 +1,13 @@
 //! Lanes that are served together find what they find one by one.
 
-use super::{load_global, load_shared, store_global, store_shared};
+use super::{addresses, load_global, load_shared, run_of_warp, store_global, store_shared};
 use crate::exec::context::Context;
 use crate::memory::Memory;
+use crate::op::{Condition, Op, Place, Source, Space, ZERO_ROW};
 use crate::program::Program;
 use crate::row::{ALL, LANES, Lanes, Row, ZERO, each};
 use crate::tests::ram::Ram;
+use crate::warp::Warp;
 use crate::{Constants, Launch, LocalMemory};
 
 const WORDS: u32 = 1024;
@@ -131,4 +133,65 @@ fn patterns_of_global_memory() {
     global::<1>();
     global::<2>();
     global::<4>();
+}
+
+fn load_of(place: Place) -> Op {
+    let first = crate::op::UNIFORM_ROWS;
+    let a = Source { row: first + 2, high: first + 3, ..Source::ZERO };
+    Op {
+        opcode: gpuvmk_isa::Opcode::Ldg,
+        uniform: false,
+        guard: Condition::ALWAYS,
+        d: first,
+        a,
+        b: Source::ZERO,
+        c: Source::ZERO,
+        to: [crate::op::TRUE; 2],
+        from: [Condition::ALWAYS; 3],
+        detail: crate::op::Detail::Move(place, crate::op::Unit::Words(1)),
+    }
+}
+
+#[test]
+fn a_run_is_told_from_half_of_each_address() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut warp = Warp::default();
+    warp.start(8, 0, 32, 0);
+    let mut told = 0;
+    for _ in 0..20_000 {
+        let size = [4, 8, 16][random.usize(0..3)];
+        let uniform = [ZERO_ROW, 4][random.usize(0..2)];
+        let place = Place {
+            space: Space::Global,
+            wide: random.bool(),
+            uniform,
+            offset: random.i32(-64..64),
+            scale: 0,
+        };
+        let op = load_of(place);
+        let first = [0x1000, 0xffff_ff00, random.u32(..)][random.usize(0..3)] & !15;
+        let mut low = each(|lane| first.wrapping_add(size * word(lane)));
+        let mut high = [random.u32(0..4); LANES];
+        let lane = random.usize(0..LANES);
+        match random.u32(0..8) {
+            0 => low[lane] ^= 1 << random.u32(0..32),
+            1 => high[lane] ^= 1,
+            _ => {}
+        }
+        warp.put(op.a.row, &low, ALL);
+        warp.put(op.a.high, &high, ALL);
+        warp.put(4, &[[0, 0x100, u32::MAX][random.usize(0..3)]; LANES], ALL);
+        warp.put(5, &[random.u32(0..2); LANES], ALL);
+        let all = addresses(&warp, &op, place, &[]);
+        let follow = (0..LANES).all(|lane| all[lane] == all[0].wrapping_add(u64::from(size) * lane as u64));
+        let carries = low[0].checked_add(31 * size).is_none();
+        match run_of_warp(&warp, &op, place, &[], size) {
+            Some(first) => {
+                told += 1;
+                assert!(follow && first == all[0] && first.is_multiple_of(size.into()), "{all:x?}");
+            }
+            None => assert!(!follow || carries || !all[0].is_multiple_of(size.into()), "{all:x?}"),
+        }
+    }
+    assert!(told > 2000, "{told}");
 }
