@@ -3,11 +3,15 @@
 //! What lies where was seen in files of nvcc 13: the version in the header's flags, code in `.text.KERNEL`,
 //! constants in `.nv.constantN`, and what a launch has to know as attributes in `.nv.info`.
 
+mod variables;
+
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gpuvmk_isa::Arch;
 use object::read::elf::{ElfFile64, FileHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
+use variables::Variables;
 
 /// The ELF machine of NVIDIA's GPUs.
 const EM_CUDA: u16 = 190;
@@ -51,9 +55,9 @@ pub enum CubinError {
     /// A kernel that cannot be run as it lies.
     #[error("{0} has to be linked first: it has relocations")]
     Relocations(String),
-    /// Variables, which a driver places.
-    #[error("it has variables in global memory ({0}), which are not placed here")]
-    Variables(String),
+    /// Variables that are too large.
+    #[error("it has {0} bytes of variables in global memory; {most} at most are placed", most = variables::MOST)]
+    Variables(u64),
 }
 
 /// A parameter of a kernel.
@@ -86,6 +90,21 @@ pub struct Kernel {
     pub has_relocations: bool,
     /// Constant banks, by number.
     pub constants: Vec<(usize, Vec<u8>)>,
+    /// Variables in global memory, of all kernels of the file.
+    pub variables: Arc<Vec<u8>>,
+    /// Places in constant banks that hold addresses of variables.
+    pub links: Vec<Link>,
+}
+
+/// A place in a constant bank that a driver fills with the address of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The bank.
+    pub bank: usize,
+    /// The place, in bytes.
+    pub at: usize,
+    /// The variable's offset in [`Kernel::variables`].
+    pub to: u64,
 }
 
 /// A cubin.
@@ -95,8 +114,6 @@ pub struct Cubin {
     pub arch: Arch,
     /// Its kernels, in the file's order.
     pub kernels: Vec<Kernel>,
-    /// A section of variables in global memory.
-    variables: Option<String>,
 }
 
 /// Whether a file begins as ELF files do.
@@ -154,7 +171,7 @@ impl Cubin {
                 });
             }
         }
-        let mut variables = None;
+        let variables = Variables::of(&file)?;
         let names: HashMap<usize, &str> =
             file.symbols().filter_map(|symbol| Some((symbol.index().0, symbol.name().ok()?))).collect();
         for section in file.sections() {
@@ -171,20 +188,25 @@ impl Cubin {
                 kernels[index].shared = u32::try_from(section.size()).unwrap_or(u32::MAX);
             } else if let Some(index) = of(".rel.text.").or_else(|| of(".rela.text.")) {
                 kernels[index].has_relocations |= section.size() > 0;
-            } else if name.starts_with(".nv.global") && section.size() > 0 {
-                variables = Some(name.to_owned());
             } else if let Some(rest) = name.strip_prefix(".nv.constant") {
                 let (number, of) = rest.split_once('.').unwrap_or((rest, ""));
                 let Ok(number) = number.parse() else { continue };
+                let links = variables.links(&file, &section, number);
                 for kernel in kernels.iter_mut().filter(|kernel| of.is_empty() || kernel.name == of) {
                     kernel.constants.push((number, section.data()?.to_vec()));
+                    match &links {
+                        Some(links) => kernel.links.extend(links),
+                        None => kernel.has_relocations = true,
+                    }
                 }
             }
         }
+        let bytes = Arc::new(variables.into_bytes());
         for kernel in &mut kernels {
             kernel.parameters.sort_by_key(|parameter| parameter.offset);
+            kernel.variables = Arc::clone(&bytes);
         }
-        Ok(Self { arch, kernels, variables })
+        Ok(Self { arch, kernels })
     }
 
     /// A kernel.
@@ -205,11 +227,7 @@ impl Cubin {
     /// There is none of that name, or it needs what only a driver's linker does.
     pub fn kernel(&self, name: &str) -> Result<&Kernel, CubinError> {
         let kernel = self.find(name)?;
-        match &self.variables {
-            Some(section) => Err(CubinError::Variables(section.clone())),
-            None if kernel.has_relocations => Err(CubinError::Relocations(kernel.name.clone())),
-            None => Ok(kernel),
-        }
+        if kernel.has_relocations { Err(CubinError::Relocations(kernel.name.clone())) } else { Ok(kernel) }
     }
 }
 

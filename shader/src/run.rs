@@ -29,6 +29,13 @@ const BLOCK_AT: usize = 0x00;
 const GRID_AT: usize = 0x0c;
 const STACK_AT: usize = 0x28;
 
+/// Where it has the address of the window of local memory.
+const LOCAL_AT: usize = 0x20;
+
+/// Least bytes of a thread's stack: a kernel with recursion does not say how much it needs. CUDA gives as
+/// much, unless a program asks for more.
+const LEAST_STACK: u32 = 1024;
+
 /// Local memory ends here: stacks grow from it.
 const STACK_TOP: u32 = 1 << 24;
 
@@ -83,6 +90,15 @@ fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared
     if !banks.iter().any(|(number, _)| *number == 0) {
         banks.push((0, Vec::new()));
     }
+    if !kernel.variables.is_empty() {
+        let variables = areas.add(&words_of(&kernel.variables), true);
+        for link in &kernel.links {
+            let address = variables.wrapping_add(link.to);
+            for (_, bank) in banks.iter_mut().filter(|(number, _)| *number == link.bank) {
+                put(bank, link.at, &address.to_le_bytes());
+            }
+        }
+    }
     let mut outputs = Vec::new();
     let mut parameters = Vec::new();
     for ((number, argument), parameter) in (1..).zip(&options.arg).zip(&kernel.parameters) {
@@ -102,8 +118,9 @@ fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared
         put(&mut parameters, parameter.offset.into(), &bytes);
     }
     let threads = options.block.iter().map(|size| u64::from(*size)).product::<u64>();
-    let stack = kernel.stack.next_multiple_of(16);
-    let local = u64::from(stack) * threads.next_multiple_of(32) * CTAS_WITH_STACK;
+    let stack = kernel.stack.max(LEAST_STACK).next_multiple_of(16);
+    let ctas = options.grid.iter().fold(1_u64, |ctas, size| ctas.saturating_mul((*size).into()));
+    let local = u64::from(stack) * threads.next_multiple_of(32) * ctas.min(CTAS_WITH_STACK);
     ensure!(local <= 1 << 30, "{} needs {local} bytes of stack, 1 GiB at most is given", kernel.name);
     let words = usize::try_from(local / 4).unwrap_or(0);
     let base = areas.add(&vec![0; words], false);
@@ -113,6 +130,7 @@ fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared
                 put(bank, BLOCK_AT + 4 * axis, &block.to_le_bytes());
                 put(bank, GRID_AT + 4 * axis, &grid.to_le_bytes());
             }
+            put(bank, LOCAL_AT, &LOCAL_WINDOW.to_le_bytes());
             put(bank, STACK_AT, &STACK_TOP.to_le_bytes());
             put(bank, kernel.parameters_at.into(), &parameters);
         }
@@ -192,5 +210,7 @@ pub fn run(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Found> {
     Ok(Found { instructions: grid.instructions(), findings })
 }
 
+#[cfg(test)]
+mod recorded;
 #[cfg(test)]
 mod tests;

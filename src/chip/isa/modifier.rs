@@ -70,6 +70,8 @@ modifiers! {
         Fmz "FMZ",
         /// Negative results are zero.
         Relu "RELU",
+        /// The sum of what bytes gave is added (VABSDIFF4).
+        Acc "ACC",
         /// Carries come in: the extended half of a longer sum.
         X "X",
         /// The comparison continues one of a low half.

@@ -18,6 +18,8 @@ pub(crate) struct Arrival {
     pub count: u32,
     /// The group does not wait.
     pub arrive_only: bool,
+    /// It reduces, and asks whether the predicate holds for all.
+    pub reduces: Option<bool>,
 }
 
 /// What a warp contributed to a barrier.
@@ -32,6 +34,8 @@ struct Part {
 struct Barrier {
     parts: Vec<Part>,
     count: u32,
+    /// See [`Arrival::reduces`].
+    reduces: Option<bool>,
 }
 
 /// A CTA.
@@ -93,6 +97,7 @@ impl Cta {
         }
         barrier.count = arrival.count;
         self.armed |= 1 << arrival.barrier;
+        barrier.reduces = arrival.reduces;
         self.open();
     }
 
@@ -123,10 +128,11 @@ impl Cta {
             }
             let holds: u32 = barrier.parts.iter().map(|part| part.holds.count_ones()).sum();
             let arrived: u32 = barrier.parts.iter().map(|part| part.arrived.count_ones()).sum();
+            let reduction = barrier.reduces.map(|of_all| Reduction { holds, arrived, of_all });
             self.armed &= !(1 << number);
             barrier.parts.clear();
             for warp in &mut self.warps {
-                warp.barrier_opened(number, Reduction { holds, arrived });
+                warp.barrier_opened(number, reduction);
             }
         }
     }

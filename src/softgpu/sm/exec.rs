@@ -98,11 +98,13 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         O::Lea | O::Ulea | O::Lop3 | O::Ulop3 | O::Shf | O::Ushf | O::Iabs | O::Popc | O::Upopc => {
             integer::bits(warp, op, pool, mask)?;
         }
-        O::Flo | O::Uflo | O::Brev | O::Ubrev | O::Bmsk | O::Ubmsk | O::Sgxt | O::Usgxt | O::Vabsdiff => {
+        O::Flo | O::Uflo | O::Brev | O::Ubrev | O::Bmsk | O::Ubmsk | O::Sgxt | O::Usgxt => {
             integer::bits(warp, op, pool, mask)?;
         }
+        O::Vabsdiff | O::Vabsdiff4 => integer::differences(warp, op, pool, mask)?,
+        O::VimnmxU16x2 | O::VimnmxS16x2 => integer::pick_halves(warp, op, pool, mask)?,
         O::Imnmx | O::Vimnmx | O::Uvimnmx | O::Viaddmnmx => integer::pick(warp, op, pool, mask)?,
-        O::Idp4a | O::Idp2a => integer::dot(warp, op, pool, mask)?,
+        O::Idp4a | O::Idp2a | O::Idp2aHi => integer::dot(warp, op, pool, mask)?,
         O::P2r | O::R2p => integer::packed_predicates(warp, op, pool, mask)?,
         O::Fadd | O::Fmul | O::Ffma | O::Fmnmx | O::Fsel | O::Fset | O::Fsetp | O::Fchk | O::Mufu => {
             float::run(warp, op, pool, mask)?;
@@ -114,8 +116,19 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         O::F2f | O::F2i | O::I2f | O::I2fp | O::Frnd | O::F2fp => convert::run(warp, op, pool, mask)?,
         O::Ldg | O::Ld | O::Lds | O::Ldl => memory::load(warp, context, op, pool, mask)?,
         O::Stg | O::St | O::Sts | O::Stl => memory::store(warp, context, op, pool, mask)?,
+        O::Ldsm => memory::matrices(warp, context, op, pool)?,
+        O::Ldgsts => memory::copy(warp, context, op, pool, mask)?,
+        O::Qspc => memory::space(warp, context, op, pool, mask)?,
         O::Ldc | O::Uldc | O::Ldcu => memory::constant(warp, context, op, pool, mask)?,
-        O::Atomg | O::AtomgCas | O::Red | O::Redg | O::Atom | O::AtomCas | O::Atoms | O::AtomsCas => {
+        O::Atomg
+        | O::AtomgCas
+        | O::Red
+        | O::Redg
+        | O::Atom
+        | O::AtomCas
+        | O::Atoms
+        | O::AtomsCas
+        | O::AtomsPopcInc => {
             atomic::run(warp, context, op, pool, mask)?;
         }
         O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Fswzadd => {
@@ -123,6 +136,7 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         }
         O::Hmma | O::Imma | O::Movm => tensor::run(warp, op, pool)?,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => special::run(warp, context, op, mask)?,
+        O::B2r => control::reduced(warp, op, mask)?,
         _ => return control::run(warp, op, pool, mask),
     }
     Ok(Flow::Next)

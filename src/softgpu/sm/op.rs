@@ -233,6 +233,12 @@ pub enum Detail {
     Special(u8),
     /// A load or store.
     Move(Place, Unit),
+    /// LDGSTS: from where, to where in shared memory, how many words. The base of the latter is in `b`.
+    Copy(Place, Place, u8),
+    /// LDSM: where rows are, how many matrices, and whether they are transposed.
+    Matrices(Place, u8, bool),
+    /// QSPC: whether addresses are in a space.
+    Asked(Place, Space),
     /// Constant memory: bank, offset, words.
     Constant(u8, i32, Unit),
     /// An atomic; the flag says that CAS tells whether it swapped.

@@ -21,11 +21,15 @@ pub(crate) enum Wait {
     Cta(u8),
 }
 
-/// How many lanes arrived at a barrier, and for how many of them a predicate held.
+/// What a barrier with a reduction gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reduction {
+    /// Lanes for which the predicate held.
     pub holds: u32,
+    /// Lanes that arrived.
     pub arrived: u32,
+    /// It was asked whether the predicate holds for all, not for one.
+    pub of_all: bool,
 }
 
 /// Convergence barriers of a warp.
@@ -274,10 +278,10 @@ impl Warp {
     }
 
     /// A barrier of the CTA has opened.
-    pub fn barrier_opened(&mut self, barrier: u8, reduction: Reduction) {
+    pub fn barrier_opened(&mut self, barrier: u8, reduction: Option<Reduction>) {
         self.wake(Wait::Cta(barrier));
         self.resume();
-        self.reduction = reduction;
+        self.reduction = reduction.unwrap_or(self.reduction);
     }
 
     /// Takes a group, if none runs.

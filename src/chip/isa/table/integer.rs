@@ -46,9 +46,10 @@ pub(crate) static ROWS: &[Row] = &[
         0x046,
         SM90,
         THREE,
-        &[D, a(None), b(None), c(None), PS0],
+        &[D, a(None), b(Neg), c(None), PS0],
         &[f(K::NumberType, 72, 1).codes(SIGN).hide(S32)],
-    ),
+    )
+    .number(Number::Bits),
     row(
         O::Imad,
         0x024,
@@ -152,6 +153,12 @@ pub(crate) static ROWS: &[Row] = &[
         &[D, PD0.show(Show::Used), PD1.show(Show::Used), a(None), b(None), PS0],
         &[f(K::NumberType, 72, 1).codes(SIGN).hide(S32)],
     ),
+    row(O::VimnmxU16x2, 0x048, (crate::Arch::Sm90, crate::Arch::Sm90), TWO, PAIRS, &[])
+        .named("VIMNMX.U16x2")
+        .fixed(&[(bits(72, 2), 2)]),
+    row(O::VimnmxS16x2, 0x048, (crate::Arch::Sm90, crate::Arch::Sm90), TWO, PAIRS, &[])
+        .named("VIMNMX.S16x2")
+        .fixed(&[(bits(72, 2), 3)]),
     row(
         O::Vimnmx,
         0x048,
@@ -219,7 +226,12 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Idp4a, 0x026, ALL, TWO, &[D, a(None), b(None), c(Neg)], IDP4),
     row(O::Idp2a, 0x026, ALL, TWO, &[D, a(None), b(None), c(Neg)], IDP2)
         .named("IDP.2A.LO")
-        .fixed(&[(bits(76, 1), 1)]),
+        .fixed(&[(bits(76, 2), 1)]),
+    row(O::Idp2aHi, 0x026, ALL, TWO, &[D, a(None), b(None), c(Neg)], IDP2)
+        .named("IDP.2A.HI")
+        .fixed(&[(bits(76, 2), 3)]),
+    row(O::Vabsdiff4, 0x015, ALL, THREE, &[D, PD0.show(Show::Used), a(None), b(None), c(None)], ACC)
+        .named("VABSDIFF4.U8"),
     row(
         O::Vabsdiff,
         0x014,
@@ -230,6 +242,9 @@ pub(crate) static ROWS: &[Row] = &[
     ),
 ];
 
+/// Operands of extremes of two halves.
+const PAIRS: &[crate::row::Slot] = &[D, PD0.show(Show::Used), PD1.show(Show::Used), a(None), b(None), PS0];
+const ACC: &[crate::row::Field] = &[flag(K::Acc, 75)];
 const IDP4: &[crate::row::Field] =
     &[f(K::NumberType, 73, 1).codes(&[1, 2]), f(K::SecondType, 74, 1).codes(&[1, 2])];
 const IDP2: &[crate::row::Field] =

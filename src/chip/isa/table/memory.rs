@@ -129,6 +129,12 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Atoms, 0x38c, SM80TO89, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x98c, SM90, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x198c, SM90, WHOLE, &[D, shared(64), DATA], &[OP4, ATOMIC]),
+    row(O::AtomsPopcInc, 0xf8c, ALL, WHOLE, &[D, SHARED], &[])
+        .named("ATOMS.POPC.INC.32")
+        .fixed(&[(bits(87, 4), 11)]),
+    row(O::AtomsPopcInc, 0x1f8c, ALL, WHOLE, &[D, shared(64)], &[])
+        .named("ATOMS.POPC.INC.32")
+        .fixed(&[(bits(87, 4), 11)]),
     row(O::AtomsCas, 0x38d, ALL, WHOLE, &[D, SHARED, DATA, SWAP], CAST).named("ATOMS"),
     row(O::AtomsCas, 0x58d, SM100, WHOLE, &[PD0, SHARED, DATA, SWAP], CAST).named("ATOMS"),
     row(
@@ -177,7 +183,7 @@ pub(crate) static ROWS: &[Row] = &[
 const DESC100_FLOAT: &[(crate::Bits, u64)] = &[(bits(90, 1), 1)];
 const DESC81: &[(crate::Bits, u64)] = &[(bits(81, 1), 1)];
 const CAST: &[Field] = &[f(K::CasMode, 87, 2).codes(&[0, 255, 255, 1]), CAS_TYPE];
-const QSPC: &[Field] = &[E, f(K::Space, 73, 2).codes(&[3, 255, 1])];
+const QSPC: &[Field] = &[E, f(K::Space, 73, 2).codes(&[3, 2, 1])];
 const LDGSTS: &[Field] = &[
     f(K::E, 0, 0).codes(&[1]),
     f(K::Bypass, 81, 1).codes(&[1, 0]),

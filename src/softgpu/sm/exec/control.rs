@@ -3,13 +3,14 @@
 use std::sync::atomic::{Ordering, fence};
 
 use gpuvmk_isa::Opcode as O;
+use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction};
 
 use super::context::{Flow, INSTRUCTION, put};
 use crate::cta::Arrival;
 use crate::fault::Cause;
-use crate::op::{Detail, Op};
+use crate::op::{Detail, Op, ZERO_ROW};
 use crate::row::{LANES, Row, mask as lanes, pair};
-use crate::warp::{Wait, Warp};
+use crate::warp::{Reduction, Wait, Warp};
 
 /// Operations that are run without lanes, too.
 pub(super) const fn is_control(opcode: O) -> bool {
@@ -28,6 +29,7 @@ pub(super) const fn is_control(opcode: O) -> bool {
             | O::Bsync
             | O::Break
             | O::Warpsync
+            | O::WarpsyncCollective
             | O::Yield
             | O::Bar
     )
@@ -40,6 +42,9 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         (O::Bra, Detail::Target(distance)) => {
             let taken = mask & warp.lanes(op.from[0]);
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
+        }
+        (O::CallRel, Detail::Target(distance)) if op.a.row != ZERO_ROW => {
+            scatter(warp, op, pool, mask, next.wrapping_add(distance.cast_unsigned()));
         }
         (O::CallRel, Detail::Target(distance)) => {
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), mask);
@@ -75,7 +80,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             warp.leave(barrier, mask);
             return Ok(Flow::Next);
         }
-        (O::Warpsync, _) => {
+        // A collective is what comes behind it, up to ENDCOLLECTIVE: all its lanes do it where they meet.
+        (O::Warpsync | O::WarpsyncCollective, _) => {
             warp.group.pc = next;
             let required = warp.row(pool, op.b.row)[Warp::first_lane(warp.group.mask)];
             if mask != 0 && required & warp.live & !warp.group.mask != 0 {
@@ -96,12 +102,12 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             return Ok(Flow::Next);
         }
         (O::BmovFromReg, Detail::Barrier(barrier)) => {
-            let source = if op.b.row == crate::op::ZERO_ROW { op.a } else { op.b };
+            let source = if op.b.row == ZERO_ROW { op.a } else { op.b };
             let value = warp.row(pool, source.row)[Warp::first_lane(mask)];
             *warp.barrier(barrier) = value;
             return Ok(Flow::Next);
         }
-        (O::Bar, Detail::Choice(mode, _)) => return Ok(barrier(warp, op, pool, mask, mode)),
+        (O::Bar, Detail::Choice(mode, of)) => return Ok(barrier(warp, op, pool, mask, (mode, of))),
         (O::Bpt, _) => return Err(Cause::Trap),
         (O::Membar, Detail::None) => {
             // Views load with acquire and store with release order at most. What is left is a store and a
@@ -110,6 +116,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             fence(Ordering::SeqCst);
             return Ok(Flow::Next);
         }
+        (O::Endcollective, _) => return Ok(Flow::Next),
         (O::Nop | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar, Detail::None) => {
             return Ok(Flow::Next);
         }
@@ -155,8 +162,17 @@ fn scatter(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, base: u64) {
     }
 }
 
+/// B2R.RESULT: what the last barrier with a reduction gave.
+pub(super) fn reduced(warp: &mut Warp, op: &Op, mask: u32) -> Result<(), Cause> {
+    let Reduction { holds, arrived, of_all } = warp.reduction;
+    put(warp, op.d, &[holds; LANES], mask)?;
+    let held = if of_all { holds == arrived } else { holds != 0 };
+    warp.put_predicate(op.to[0], if held { u32::MAX } else { 0 }, mask);
+    Ok(())
+}
+
 /// BAR: its number and its count are immediates, or in registers.
-fn barrier(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, mode: u8) -> Flow {
+fn barrier(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, (mode, of): (u8, u8)) -> Flow {
     warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
     if mask == 0 {
         return Flow::Set;
@@ -166,7 +182,10 @@ fn barrier(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, mode: u8) -> Flow 
     let count = warp.row(pool, op.b.row)[lane];
     let holds = warp.lanes(op.from[0]) & mask;
     let barrier = number.to_le_bytes()[0];
-    let arrival = Arrival { barrier, mask, holds, count, arrive_only: mode == 1 };
+    let arrive_only = mode == BarrierMode::Arv as u8;
+    // What reduces nothing keeps the last result.
+    let reduces = (mode == BarrierMode::Red as u8).then_some(of == BarrierReduction::And as u8);
+    let arrival = Arrival { barrier, mask, holds, count, arrive_only, reduces };
     if !arrival.arrive_only {
         warp.park(Wait::Cta(barrier));
     }

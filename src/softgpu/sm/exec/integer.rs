@@ -219,9 +219,6 @@ pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
         (O::Sgxt | O::Usgxt, Detail::Bits(signed, wrap)) => {
             each(|lane| words::extend(a[lane], b[lane], signed, wrap))
         }
-        (_, Detail::Bits(signed, _)) => {
-            each(|lane| words::absolute_difference(a[lane], b[lane], c[lane], signed))
-        }
         _ => return Ok(()),
     };
     put(warp, op.d, &result, mask)
@@ -302,6 +299,27 @@ pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     put(warp, op.d, &result, mask)?;
     warp.put_predicate(op.to[0], first, mask);
     Ok(())
+}
+
+/// VABSDIFF and VABSDIFF4: the latter's bytes are added, or stay where they are.
+pub(super) fn differences(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Bits(is_signed, added) = op.detail else { return Ok(()) };
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
+    let result = match (op.opcode, added) {
+        (O::Vabsdiff, _) => each(|lane| words::absolute_difference(a[lane], b[lane], c[lane], is_signed)),
+        (_, true) => each(|lane| words::absolute_difference4(a[lane], b[lane], c[lane], is_signed)),
+        (_, false) => each(|lane| words::absolute_differences(a[lane], b[lane])),
+    };
+    put(warp, op.d, &result, mask)
+}
+
+/// VIMNMX of two halves.
+pub(super) fn pick_halves(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+    let Detail::Integer { signed, .. } = op.detail else { return Ok(()) };
+    let [a, b] = [op.a, op.b].map(|source| warp.row(pool, source.row));
+    let smaller = warp.lanes(op.from[0]);
+    let result = each(|lane| words::pick_halves(a[lane], b[lane], bit(smaller, lane) == 1, signed));
+    put(warp, op.d, &result, mask)
 }
 
 /// IDP: a sum of products of bytes, or of halves and bytes.

@@ -2,11 +2,16 @@
 
 mod address;
 mod constant;
+mod copy;
+mod matrix;
 mod small;
 
+pub(super) use address::space;
 pub(crate) use address::touched;
 pub(super) use address::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
 pub(super) use constant::constant;
+pub(super) use copy::copy;
+pub(super) use matrix::matrices;
 
 use address::{Reached, local, reached, run_of_warp, short};
 

@@ -16,6 +16,10 @@ mod number {
     pub const THREAD_Z: u8 = 0x23;
     pub const CTA_X: u8 = 0x25;
     pub const CTA_Z: u8 = 0x27;
+    pub const LOCAL_WINDOW_HIGH: u8 = 0x2e;
+    pub const SHARED_WINDOW_HIGH: u8 = 0x2f;
+    pub const SHARED_WINDOW_LOW: u8 = 0x30;
+    pub const LOCAL_WINDOW_LOW: u8 = 0x34;
     pub const EQUAL: u8 = 0x38;
     pub const LESS: u8 = 0x39;
     pub const LESS_OR_EQUAL: u8 = 0x3a;
@@ -84,6 +88,10 @@ pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32
         }
         number::THREAD_X..=number::THREAD_Z => thread(warp, block, register - number::THREAD_X),
         number::CTA_X..=number::CTA_Z => same(context.place[usize::from(register - number::CTA_X)]),
+        number::LOCAL_WINDOW_LOW => same(low(context.launch.local_window)),
+        number::LOCAL_WINDOW_HIGH => same(low(context.launch.local_window >> 32)),
+        number::SHARED_WINDOW_LOW => same(low(context.launch.shared_window)),
+        number::SHARED_WINDOW_HIGH => same(low(context.launch.shared_window >> 32)),
         number::EQUAL => of_lane(|bit| bit),
         number::LESS => of_lane(|bit| bit - 1),
         number::LESS_OR_EQUAL => of_lane(|bit| bit | (bit - 1)),

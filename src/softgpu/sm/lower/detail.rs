@@ -4,6 +4,7 @@ use gpuvmk_isa::modifier::{
     AccessType, BoolOp, Compare, Direction, FloatCompare, IntegerRounding, Mufu, NumberType, Permute,
     ResultType, Scale, ShiftType, Vote,
 };
+use gpuvmk_isa::modifier::{AtomicOp, AtomicType, MatrixCount, MatrixLoad, Space as AskedSpace};
 use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction, CasMode, Match, Redux, Shuffle};
 use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 
@@ -17,7 +18,7 @@ use crate::numerics::integer::{self, Funnel};
 use crate::numerics::mufu::Function;
 use crate::numerics::rounding::Rounding;
 use crate::numerics::{float, half};
-use crate::op::{Detail, Op, Space, Unit};
+use crate::op::{Detail, Op, Space, TRUE, Unit, ZERO_ROW};
 
 fn number(instruction: &Instruction, role: Role) -> u8 {
     match instruction.operand(role) {
@@ -89,8 +90,8 @@ const fn unit(access: AccessType) -> Unit {
 const fn space(opcode: O) -> Option<Space> {
     Some(match opcode {
         O::Ldg | O::Stg | O::Atomg | O::AtomgCas | O::Red | O::Redg => Space::Global,
-        O::Ld | O::St | O::Atom | O::AtomCas => Space::Generic,
-        O::Lds | O::Sts | O::Atoms | O::AtomsCas => Space::Shared,
+        O::Ld | O::St | O::Atom | O::AtomCas | O::Qspc => Space::Generic,
+        O::Lds | O::Sts | O::Atoms | O::AtomsCas | O::AtomsPopcInc | O::Ldsm => Space::Shared,
         O::Ldl | O::Stl => Space::Local,
         _ => return None,
     })
@@ -158,6 +159,9 @@ impl Lower<'_> {
 
     fn of_memory(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Option<Detail>, Cause> {
         let access = unit(instruction.get());
+        if op.opcode == O::Ldgsts {
+            return self.of_copy(instruction, op).map(Some);
+        }
         if let Some(space) = space(op.opcode) {
             let not_executed = Cause::NotExecuted(op.opcode);
             let (base, mut place) =
@@ -166,6 +170,31 @@ impl Lower<'_> {
             place.wide |= instruction.flag(Kind::E) && matches!(space, Space::Global | Space::Generic);
             op.a = base;
             op.b = self.source(instruction.operand(Role::Data), false)?;
+            match op.opcode {
+                O::AtomsPopcInc => {
+                    op.b = self.source(Some(Operand::Imm(1)), false)?;
+                    return Ok(Some(Detail::Atomic(place, AtomicOp::Add, AtomicType::U32, false)));
+                }
+                O::Ldsm => {
+                    let transposed = matches!(instruction.get(), MatrixLoad::Mt88);
+                    return Ok(Some(Detail::Matrices(
+                        place,
+                        1 << instruction.get::<MatrixCount>() as u8,
+                        transposed,
+                    )));
+                }
+                // What it does to a register is not known.
+                O::Qspc if op.d != ZERO_ROW => return Err(not_executed),
+                O::Qspc => {
+                    let asked = match instruction.get() {
+                        AskedSpace::Shared => Space::Shared,
+                        AskedSpace::Local => Space::Local,
+                        AskedSpace::Generic | AskedSpace::Global => Space::Global,
+                    };
+                    return Ok(Some(Detail::Asked(place, asked)));
+                }
+                _ => {}
+            }
             let atomic = matches!(
                 op.opcode,
                 O::Atomg | O::AtomgCas | O::Red | O::Redg | O::Atom | O::AtomCas | O::Atoms | O::AtomsCas
@@ -194,6 +223,25 @@ impl Lower<'_> {
             }
             _ => None,
         })
+    }
+}
+
+impl Lower<'_> {
+    /// LDGSTS. The shared address is in `b`.
+    fn of_copy(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Detail, Cause> {
+        let not_executed = Cause::NotExecuted(op.opcode);
+        let unconditional = op.from[0].index == TRUE && !op.from[0].negate;
+        let to = self.address(instruction.operand(Role::Address), Space::Shared)?;
+        let from = self.address(instruction.operand(Role::Address2), Space::Global)?;
+        let (Some((to_base, to)), Some((base, mut from)), true) = (to, from, unconditional) else {
+            return Err(not_executed);
+        };
+        from.wide = true;
+        (op.a, op.b) = (base, to_base);
+        match unit(instruction.get()) {
+            Unit::Words(words) => Ok(Detail::Copy(from, to, words)),
+            Unit::Small(..) => Err(not_executed),
+        }
     }
 }
 
@@ -246,6 +294,12 @@ fn of_integers(instruction: &Instruction, op: &Op) -> Option<Detail> {
         O::Bmsk | O::Ubmsk => Detail::Bits(false, flag(Kind::Wrap)),
         O::Sgxt | O::Usgxt => Detail::Bits(signed(instruction), flag(Kind::Wrap)),
         O::Vabsdiff => Detail::Bits(signed(instruction), false),
+        // What it does with a third source then is not known.
+        O::Vabsdiff4 if !flag(Kind::Acc) && op.c.row != ZERO_ROW => return None,
+        O::Vabsdiff4 => Detail::Bits(false, flag(Kind::Acc)),
+        O::VimnmxU16x2 | O::VimnmxS16x2 => {
+            Detail::Integer { extended: false, signed: op.opcode as u8 == O::VimnmxS16x2 as u8, high: false }
+        }
         _ => return None,
     })
 }
@@ -323,7 +377,14 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
         O::Nop | O::Exit | O::Yield | O::Nanosleep | O::Membar | O::Errbar | O::Cgaerrbar | O::Depbar => {
             Detail::None
         }
-        O::Cctl | O::Ldgdepbar | O::Warpsync | O::Bpt | O::Kill => Detail::None,
+        O::Cctl
+        | O::Ldgdepbar
+        | O::Warpsync
+        | O::WarpsyncCollective
+        | O::Endcollective
+        | O::B2r
+        | O::Bpt
+        | O::Kill => Detail::None,
         O::R2ur => Detail::None,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => Detail::Special(number(instruction, Role::Special)),
         O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::RetRel | O::RetAbs => {

@@ -38,12 +38,11 @@ pub(super) fn of_products(instruction: &Instruction, op: &Op) -> Option<Detail> 
             let (bits, first) = bytes(instruction.get());
             Elements::Integers { bits, signed: (first, second), saturate: instruction.flag(Kind::SatInt) }
         }
-        O::Idp4a | O::Idp2a => {
+        O::Idp4a | O::Idp2a | O::Idp2aHi => {
             let (_, first) = bytes(instruction.get());
-            let high = instruction.flag(Kind::Hi);
             return Some(Detail::Dot(Dot {
                 bytes: op.opcode as u8 == O::Idp4a as u8,
-                high,
+                high: op.opcode as u8 == O::Idp2aHi as u8,
                 signed: (first, second),
             }));
         }

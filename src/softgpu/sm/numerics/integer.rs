@@ -263,6 +263,27 @@ pub const fn absolute_difference4(a: u32, b: u32, c: u32, signed: bool) -> u32 {
     sum
 }
 
+/// The same, each byte for itself.
+#[must_use]
+#[inline(always)]
+pub const fn absolute_differences(a: u32, b: u32) -> u32 {
+    let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a.to_le_bytes(), b.to_le_bytes());
+    u32::from_le_bytes([a0.abs_diff(b0), a1.abs_diff(b1), a2.abs_diff(b2), a3.abs_diff(b3)])
+}
+
+/// VIMNMX of halves: of each the smaller one, or the larger.
+#[must_use]
+#[inline(always)]
+pub const fn pick_halves(a: u32, b: u32, smaller: bool, signed: bool) -> u32 {
+    let flip = if signed { 0x8000_8000 } else { 0 };
+    let (one, two) = (a ^ flip, b ^ flip);
+    let low = (one << 16 < two << 16) == smaller;
+    let high = (one >> 16 < two >> 16) == smaller;
+    let upper = if high { a >> 16 } else { b >> 16 };
+    let lower = if low { a } else { b };
+    upper << 16 | lower << 16 >> 16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -166,13 +166,19 @@ fn fixed(word: u32, bits: i32) -> i64 {
 }
 
 fn power(word: u32) -> u32 {
-    // The argument has 23 bits below the point (measured for positive ones; taken downwards for others).
+    // The magnitude has 23 bits below the point, others are cut off. That of a negative argument is
+    // complemented bit by bit, unless nothing is below the point (measured on an H200).
     match exponent(word) {
         7.. if word & SIGN == 0 => return INFINITY,
         8.. => return 0,
         _ => {}
     }
-    let argument = fixed(word, 23);
+    let magnitude = fixed(word & !SIGN, 23);
+    let argument = match word & SIGN {
+        0 => magnitude,
+        _ if magnitude % (1 << 23) == 0 => -magnitude,
+        _ => !magnitude,
+    };
     let fraction = u32::try_from(argument.rem_euclid(1 << 23)).unwrap_or(0);
     let whole = i32::try_from(argument >> 23).unwrap_or(0);
     number(false, tables::POWER.at(fraction).into(), whole - 23)

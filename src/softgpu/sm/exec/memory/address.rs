@@ -133,6 +133,21 @@ pub(in crate::exec) fn resolve(context: &Context<'_>, space: Space, address: u64
     }
 }
 
+/// QSPC: whether lanes' generic addresses are in a space.
+pub(in crate::exec) fn space(
+    warp: &mut Warp,
+    context: &Context<'_>,
+    op: &Op,
+    pool: &[Row],
+    mask: u32,
+) -> Result<(), Cause> {
+    let Detail::Asked(place, asked) = op.detail else { return Ok(()) };
+    let addresses = addresses(warp, op, place, pool);
+    let there = crate::row::mask(|lane| resolve(context, Space::Generic, addresses[lane]).0 == asked);
+    warp.put_predicate(op.to[0], there, mask);
+    Ok(())
+}
+
 /// Global address of a byte of a lane's local memory: words of a warp's lanes lie beside each other.
 pub(super) fn local(context: &Context<'_>, lane: usize, address: u64) -> Result<u64, Cause> {
     let memory = context.launch.local;
