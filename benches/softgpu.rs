@@ -203,7 +203,8 @@ const EX_DATA: u64 = 0x100_0000;
 
 impl ExecutorBench {
     fn new() -> Self {
-        let mut gpu = Executor::new(ExecutorConfig { vram: VRAM + (16 << 20) }).expect("an executor");
+        let mut gpu = Executor::new(ExecutorConfig { vram: VRAM + (16 << 20), ..ExecutorConfig::default() })
+            .expect("an executor");
         let (start, size) = (gpu.info().tenant_vram, gpu.info().tenant_vram_size);
         let shared = gpu.share_vram(start, size).expect("VRAM");
         let pieces: Vec<_> = shared

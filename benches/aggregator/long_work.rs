@@ -50,7 +50,7 @@ fn used() -> Duration {
 
 impl Rig {
     fn new() -> Self {
-        let gpu = Executor::new(ExecutorConfig { vram: 4 * GIB }).unwrap();
+        let gpu = Executor::new(ExecutorConfig { vram: 4 * GIB, ..ExecutorConfig::default() }).unwrap();
         let scheduler = Scheduler::new(PolicyKind::Fifo, Settings::default());
         let mut machine = Machine::new(Box::new(gpu), None, scheduler).with_unlimited_cleanups();
         let hello = Hello {

@@ -51,7 +51,8 @@ impl Host {
                 (Box::new(RegisterDriver::new(gpu).expect("a GPU that comes up")), ledger)
             }
             Face::Gsp => {
-                let gpu = Executor::new(ExecutorConfig { vram }).expect("a software GPU");
+                let gpu = Executor::new(ExecutorConfig { vram, ..ExecutorConfig::default() })
+                    .expect("a software GPU");
                 let ledger = gpu.ledger();
                 (Box::new(gpu), ledger)
             }

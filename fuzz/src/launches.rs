@@ -37,7 +37,8 @@ const COMPUTE: u32 = 1;
 pub fn run(data: &[u8]) {
     log_sink::install();
     let mut input = Input::new(data);
-    let gpu = Executor::new(ExecutorConfig { vram: 32 << 20 }).expect("a software GPU");
+    let gpu = Executor::new(ExecutorConfig { vram: 32 << 20, ..ExecutorConfig::default() })
+        .expect("a software GPU");
     let ledger = gpu.ledger();
     let mut bench = Bench::new(Box::new(gpu), &*ledger, EngineSet::GRAPHICS | EngineSet::COPY0);
     place_memory(&mut input, &bench);

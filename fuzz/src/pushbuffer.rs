@@ -20,7 +20,8 @@ pub fn run(data: &[u8]) {
     log_sink::install();
     let mut input = Input::new(data);
     if input.flag() {
-        let gpu = Executor::new(ExecutorConfig { vram: 32 << 20 }).expect("a software GPU");
+        let gpu = Executor::new(ExecutorConfig { vram: 32 << 20, ..ExecutorConfig::default() })
+            .expect("a software GPU");
         let ledger = gpu.ledger();
         work(&mut input, Box::new(gpu), &*ledger, Chip::GH100);
     } else {

@@ -9,7 +9,7 @@ pub(crate) mod word;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gpuvmk_isa::{Arch, Word, decode};
-use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Progress};
+use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Progress, Started};
 
 use crate::input::Input;
 use memory::{BASE, Ram, WORDS};
@@ -89,7 +89,7 @@ fn launch(input: &mut Input<'_>, arch: Arch) -> Launch {
 /// Runs a grid until it ends or has asked often enough whether it may go on.
 fn slice(grid: &Grid, ram: &Ram, workers: usize) -> Progress {
     let asked = AtomicU32::new(0);
-    let progress = grid.run(ram, workers, &|| asked.fetch_add(1, Ordering::Relaxed) < TURNS);
+    let progress = grid.run(ram, &Started(workers), &|| asked.fetch_add(1, Ordering::Relaxed) < TURNS);
     let late = asked.into_inner().saturating_sub(TURNS);
     assert!(late as usize <= LATE as usize * workers, "asked {late} times after it was told to pause");
     progress

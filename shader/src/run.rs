@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail, ensure};
 use gpuvmk_companion::RunOptions;
 use gpuvmk_isa::Arch;
-use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Observer, Progress, Step};
+use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Observer, Progress, Started, Step};
 
 use crate::argument::Argument;
 use crate::cubin::Kernel;
@@ -192,7 +192,7 @@ pub fn run(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Found> {
         progress
     } else {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        grid.run(areas, workers, &|| true)
+        grid.run(areas, &Started(workers), &|| true)
     };
     match progress {
         Progress::Done => {}

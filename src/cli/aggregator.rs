@@ -25,9 +25,8 @@ use crate::host::socket_path::names;
 use crate::host::urgency;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::pci::PciAddress;
-use crate::softgpu::Preemption;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
-use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::softgpu::{Preemption, SoftGpu, SoftGpuConfig, Workers};
 
 /// Arguments of `gpuvmk aggregator`.
 #[derive(Debug, clap::Args)]
@@ -69,9 +68,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let confine = || jail::confine(mode, &allowance(&config));
     let (driver, ledger) = match config.backend {
         // The software GPU starts threads.
-        Backend::Soft { chip, vram, preemption } => {
+        Backend::Soft { chip, vram, preemption, workers } => {
             confine()?;
-            software(chip, vram, preemption)?
+            software(chip, vram, preemption, workers)?
         }
         // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
         Backend::Rm { device, chip, vram, uid } => {
@@ -161,7 +160,7 @@ fn doors(config: &GpuConfig) -> Vec<(String, SocketSpec)> {
 type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
 
 /// Makes a software GPU and brings it up.
-fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Physical> {
+fn software(chip: Chip, vram: u64, preemption: Preemption, workers: Workers) -> anyhow::Result<Physical> {
     match chip.face {
         Face::Registers => {
             let gpu = SoftGpu::new(SoftGpuConfig { vram, preemption, ..SoftGpuConfig::default() })
@@ -171,7 +170,7 @@ fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Phy
             Ok((Box::new(driver), Some(ledger)))
         }
         Face::Gsp => {
-            let gpu = Executor::new(ExecutorConfig { vram })
+            let gpu = Executor::new(ExecutorConfig { vram, workers })
                 .context("Cannot make the software GPU")?
                 .with_preemption(preemption);
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();

@@ -19,7 +19,7 @@ use crate::pci::PciAddress;
 use crate::scheduler::HangLimits;
 use crate::scheduler::policy::PolicyKind;
 use crate::scheduler::settings::{PERIOD_RANGE, SLICE_RANGE, Settings};
-use crate::softgpu::Preemption;
+use crate::softgpu::{Preemption, Workers};
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Backend {
         vram: u64,
         /// Where it takes work off an engine.
         preemption: Preemption,
+        /// Threads that execute a grid.
+        workers: Workers,
     },
     /// A GPU whose host keeps the NVIDIA driver loaded.
     Rm {
@@ -183,6 +185,9 @@ const ONLY_REAL: &str = "belongs to `backend = \"rm\"` and `\"vfio\"`";
 const NOT_VFIO: &str = "belongs to `backend = \"soft\"` and `\"rm\"`";
 const NO_PREEMPTION: &str = "no `preemption` for a GPU that is not software";
 
+const NO_WORKERS: &str = "no `workers` for a GPU that is not software";
+const NO_SHADERS: &str = "belongs to chips whose shaders the software GPU executes";
+
 #[derive(Clone, Copy)]
 enum Kind {
     Soft,
@@ -202,6 +207,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
             chip::read(reader, Chip::GF100);
             soft_vram(reader, None);
             preemption(reader);
+            workers(reader, None);
             device(reader);
             uid(reader);
             init(reader);
@@ -215,11 +221,12 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let chip = chip::read(reader, Chip::GF100);
     let vram = soft_vram(reader, chip);
     let preemption = preemption(reader);
+    let workers = workers(reader, chip);
     let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for the software GPU");
-    let backend = Backend::Soft { chip: chip?, vram: vram?, preemption: preemption? };
+    let backend = Backend::Soft { chip: chip?, vram: vram?, preemption: preemption?, workers: workers? };
     (device_absent && uid_absent && init_absent).then_some(backend)
 }
 
@@ -239,7 +246,8 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
         reader.defaulted("vram", 16 << 30, allowed, |v| value::size(v, 64 << 20, 1 << 40, VRAM_GRANULE));
     let device = device(reader);
     let uid = uid(reader);
-    let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION);
+    let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION)
+        & reader.unused("workers", ONLY_SOFT, NO_WORKERS);
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for a GPU that the NVIDIA driver has");
     let backend = Backend::Rm {
@@ -267,11 +275,12 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
         reader.unused("vram", NOT_VFIO, "no `vram` for a card, which has its own"),
         reader.unused("uid", ONLY_RM, "no `uid` for a card, whose files are opened before"),
         reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
+        reader.unused("workers", ONLY_SOFT, NO_WORKERS),
     ];
     let init = init(reader);
     let vbios = vbios(reader);
     let backend = Backend::Vfio { device: device?, chip: chip?, init: init?, vbios: vbios? };
-    (absent == [true; 3] && served).then_some(backend)
+    (absent == [true; 4] && served).then_some(backend)
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
@@ -284,6 +293,20 @@ fn preemption(reader: &mut TableReader<'_, '_>) -> Option<Preemption> {
     let words = [("anywhere", Preemption::Anywhere), ("methods", Preemption::Methods)];
     let allowed = "\"anywhere\" or \"methods\"";
     reader.defaulted("preemption", Preemption::default(), allowed, |v| value::word(v, &words))
+}
+
+/// Without a chip, one that executes shaders is taken.
+fn workers(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<Workers> {
+    if chip.is_some_and(|chip| chip.face == Face::Registers) {
+        let absent = reader.unused("workers", NO_SHADERS, "no `workers` for a GF100, or a chip with GSP");
+        return absent.then_some(Workers::ONE);
+    }
+    let most = Workers::MOST;
+    let allowed = format!("a whole number from 1 to {most}");
+    reader.defaulted("workers", Workers::of_machine(), &allowed, |v| {
+        let count = value::integer(v, 1, most.into())?;
+        u8::try_from(count).ok().and_then(Workers::new).ok_or_else(|| format!("{count} is out of range"))
+    })
 }
 
 /// `Some(None)` when the key is absent, `None` when it is wrong.

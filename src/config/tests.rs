@@ -13,7 +13,7 @@ use crate::pci::PciAddress;
 use crate::pci::Region;
 use crate::scheduler::HangLimits;
 use crate::scheduler::share::Share;
-use crate::softgpu::Preemption;
+use crate::softgpu::{Preemption, Workers};
 use crate::vgpu::Bar3;
 
 const VM: &str = r#"
@@ -217,12 +217,22 @@ fn gpu_backends_have_their_defaults() {
     let soft = gpu(SOFT).expect("valid");
     assert_eq!(
         soft.backend,
-        Backend::Soft { chip: Chip::GF100, vram: 1 << 30, preemption: Preemption::Anywhere }
+        Backend::Soft {
+            chip: Chip::GF100,
+            vram: 1 << 30,
+            preemption: Preemption::Anywhere,
+            workers: Workers::ONE
+        }
     );
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
     assert_eq!(
         modern.backend,
-        Backend::Soft { chip: Chip::GH100, vram: 96 << 30, preemption: Preemption::Anywhere }
+        Backend::Soft {
+            chip: Chip::GH100,
+            vram: 96 << 30,
+            preemption: Preemption::Anywhere,
+            workers: Workers::of_machine()
+        }
     );
     let rm = gpu(RM).expect("valid");
     assert_eq!(rm.backend, Backend::Rm { device: None, chip: None, vram: 16 << 30, uid: 65_534 });
@@ -243,6 +253,29 @@ fn gpu_backends_have_their_defaults() {
         assert!(found.len() == 1 && found[0].key == "vbios", "{found:?}");
     }
     assert_eq!(card.hang, HangLimits::of_real_gpu());
+}
+
+#[test]
+fn workers_are_a_number_for_chips_whose_shaders_are_executed() {
+    let with = |chip: &str, workers: &str| gpu(&format!("chip = \"{chip}\"\nworkers = {workers}\n{SOFT}"));
+    for count in [1, 2, 32] {
+        let Backend::Soft { workers, .. } = with("AD104", &count.to_string()).expect("valid").backend else {
+            panic!()
+        };
+        assert_eq!(Some(workers), Workers::new(count));
+    }
+    for wrong in ["0", "33", "-1", "\"all\"", "1.5"] {
+        let found = mistakes(with("AD104", wrong));
+        let [mistake] = found.as_slice() else { panic!("{found:?}") };
+        assert!(mistake.key == "workers" && mistake.allowed == "a whole number from 1 to 32", "{mistake}");
+        assert_eq!(mistake.line, 2, "{mistake}");
+    }
+    let found = mistakes(with("GF100", "2"));
+    assert!(found.len() == 1 && found[0].problem.contains("whose shaders"), "{found:?}");
+    for other in [RM, VFIO] {
+        let found = mistakes(gpu(&format!("workers = 2\n{other}")));
+        assert!(found.len() == 1 && found[0].problem.contains("backend = \"soft\""), "{found:?}");
+    }
 }
 
 #[test]

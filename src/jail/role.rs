@@ -67,7 +67,8 @@ pub enum Role {
     Reaper,
     /// Aggregator, `gpuvmk softgpu`: one of the software GPU's host units, which executes short methods too.
     Pbdma,
-    /// Aggregator, `gpuvmk softgpu`: the long work of one of the software GPU's engines.
+    /// Aggregator, `gpuvmk softgpu`: the long work of one of the software GPU's engines, and what helps
+    /// with its grids.
     Engine,
     /// `gpuvmk softgpu`, main thread: serves QEMU.
     SoftGpu,

@@ -34,11 +34,13 @@ mod pbdma;
 mod preemption;
 mod vram;
 mod words;
+mod workers;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};
 pub use preemption::Preemption;
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
+pub use workers::Workers;
 
 #[cfg(test)]
 #[expect(clippy::cast_possible_truncation, reason = "tests pick words apart")]

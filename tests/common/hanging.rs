@@ -305,7 +305,9 @@ fn stubborn_gpu(chip: Chip) -> (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) {
             (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
         }
         Face::Gsp => {
-            let gpu = Executor::new(ExecutorConfig { vram }).unwrap().with_preemption(preemption);
+            let gpu = Executor::new(ExecutorConfig { vram, ..ExecutorConfig::default() })
+                .unwrap()
+                .with_preemption(preemption);
             let ledger = gpu.ledger();
             (Box::new(gpu), ledger)
         }

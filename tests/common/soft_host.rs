@@ -23,7 +23,7 @@ pub fn soft_gpu(chip: Chip, vram: u64) -> (Box<dyn GpuDriver>, Arc<dyn Ownership
             (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
         }
         Face::Gsp => {
-            let gpu = Executor::new(ExecutorConfig { vram }).unwrap();
+            let gpu = Executor::new(ExecutorConfig { vram, ..ExecutorConfig::default() }).unwrap();
             let ledger = gpu.ledger();
             (Box::new(gpu), ledger)
         }

@@ -137,9 +137,10 @@ fn function(
                 .context("Cannot make the software GPU")?;
             Box::new(RegisterDriver::new(gpu).context("Cannot bring the GPU up")?)
         }
-        Face::Gsp => {
-            Box::new(Executor::new(ExecutorConfig { vram: all }).context("Cannot make the software GPU")?)
-        }
+        Face::Gsp => Box::new(
+            Executor::new(ExecutorConfig { vram: all, ..ExecutorConfig::default() })
+                .context("Cannot make the software GPU")?,
+        ),
     };
     let config = Config::in_process(PolicyKind::Fifo);
     let service = Service::start(driver, None, &config).context("Cannot serve the GPU")?;

@@ -8,6 +8,7 @@ use super::copy::Copy;
 use crate::Preemption;
 use crate::clock::Clock;
 use crate::engine::control::{Control, Place};
+use crate::engine::crew::Crew;
 use crate::engine::model::{Effects, Model, Progress, Run};
 use crate::engine::not_executed::NotExecuted;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
@@ -96,6 +97,7 @@ struct Wishes {
     attention: AtomicBool,
     abort: AtomicBool,
     not_executed: NotExecuted,
+    crew: Crew,
 }
 
 impl Wishes {
@@ -103,7 +105,8 @@ impl Wishes {
         let slice_end = Instant::now() + Duration::from_secs(3600);
         let (attention, abort, place) = (&self.attention, &self.abort, Place::Engine);
         let control = Control { attention, abort, slice_end, preemption, place };
-        Run { memory, clock: Clock::start(), control, not_executed: &self.not_executed }
+        let Self { crew, not_executed, .. } = self;
+        Run { memory, clock: Clock::start(), control, crew, not_executed }
     }
 }
 

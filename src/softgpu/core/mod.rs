@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::Preemption;
 use crate::chip::{Description, GF100};
+use crate::engine::crew::Crew;
 use crate::engine::unit::Unit;
 use crate::fifo::sleepers::Pbdmas;
 use crate::fifo::{Fifo, Worker};
@@ -23,6 +23,7 @@ use crate::pbdma::host::HostUnit;
 use crate::pbdma::shared::Shared;
 use crate::pbdma::thread;
 use crate::vram::renewals::Renewals;
+use crate::{Preemption, Workers};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_jail::{self as jail, Role};
@@ -33,6 +34,7 @@ pub struct Core {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     renewals: Renewals,
+    crew: Arc<Crew>,
 }
 
 impl Core {
@@ -41,26 +43,33 @@ impl Core {
     /// # Errors
     /// The size is not a multiple of 1 MiB, or the host has not the memory or threads.
     pub fn new(vram: u64) -> std::io::Result<Self> {
-        Self::of(&GF100, Arc::new(FermiTables::default()), vram)
+        Self::of(&GF100, Arc::new(FermiTables::default()), vram, Workers::ONE)
     }
 
-    /// The core of any chip.
+    /// The core of any chip. So many threads execute its grids.
     pub(crate) fn of(
         chip: &'static Description,
         walker: Arc<dyn Walker>,
         vram: u64,
+        workers: Workers,
     ) -> std::io::Result<Self> {
         let mmu = Mmu::new(walker, chip.masks.va_max, chip.page_shifts);
         let system = MemorySystem::new(vram, mmu, chip.channels)?;
         let fifo = Fifo::new(chip.channels, chip.pbdmas);
-        let units = chip.engines.iter().map(|row| Unit::new(row.engine, row.model)).collect();
+        let helpers = workers.count().saturating_sub(1);
+        let crew = Arc::new(Crew::new(helpers.into()));
+        let units = chip.engines.iter().map(|row| Unit::new(row.engine, row.model, &crew)).collect();
         let shared = Arc::new(Shared::new(system, fifo, units, chip.pbdmas));
-        let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
+        let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default(), crew };
         // Threads that were started before an error end when `core` is dropped.
         for pbdma in 0..chip.pbdmas {
             core.start(format!("pbdma{pbdma}"), Role::Pbdma, move |shared| {
                 thread::run(shared, HostUnit { class: chip.host, masks: chip.masks }, pbdma);
             })?;
+        }
+        for helper in 0..helpers {
+            let crew = Arc::clone(&core.crew);
+            core.start(format!("shader{helper}"), Role::Engine, move |_| crew.serve())?;
         }
         for engine in chip.engines().engines() {
             core.start(format!("engine-{engine}"), Role::Engine, move |shared| {
@@ -98,6 +107,12 @@ impl Core {
     /// Launches that ended because this model does not execute them.
     pub(crate) fn not_executed(&self) -> u64 {
         self.shared.unit(Engine::Graphics).map_or(0, Unit::not_executed)
+    }
+
+    /// How often threads of the crew have helped with a grid.
+    #[cfg(test)]
+    pub(crate) fn helped(&self) -> u64 {
+        self.crew.helped()
     }
 
     /// The mode that [`Core::set_preemption`] has set.
@@ -153,6 +168,7 @@ impl Drop for Core {
         self.shared.alert_all();
         self.shared.wake_these(Pbdmas::MAX);
         self.shared.close_inboxes();
+        self.crew.close();
         // An operation that cannot pause would hold the PBDMA's thread up.
         for unit in &self.shared.units {
             unit.reset();

@@ -9,6 +9,7 @@
 
 pub(crate) mod context;
 pub(crate) mod control;
+pub(crate) mod crew;
 mod kept;
 pub(crate) mod model;
 pub(crate) mod not_executed;

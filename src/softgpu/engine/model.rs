@@ -4,6 +4,7 @@
 use std::any::Any;
 
 use super::control::Control;
+use super::crew::Crew;
 use super::not_executed::NotExecuted;
 use crate::clock::Clock;
 use crate::mmu::channel_memory::ChannelMemory;
@@ -61,6 +62,8 @@ pub(crate) struct Run<'a> {
     pub(crate) clock: Clock,
     /// Says whether long work has to pause. Work asks it between its steps.
     pub(crate) control: Control<'a>,
+    /// Who helps with a grid.
+    pub(crate) crew: &'a Crew,
     /// Launches that this model does not execute.
     pub(crate) not_executed: &'a NotExecuted,
 }

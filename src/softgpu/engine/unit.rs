@@ -4,11 +4,13 @@
 //! point where it can pause, and holds no lock meanwhile. Nothing is told to the register face by then
 //! either: patches are returned and told by the caller.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::context::{Image, Patch};
 use super::control::Control;
+use super::crew::Crew;
 use super::kept::Kept;
 use super::model::{Effects, Model, Progress, Refusal, Run};
 use super::not_executed::NotExecuted;
@@ -96,6 +98,7 @@ pub(crate) struct Unit {
     /// What contexts have that their images do not hold.
     kept: Kept,
     not_executed: NotExecuted,
+    crew: Arc<Crew>,
 }
 
 /// Tells that nothing is resident and nothing goes on, after work that ended by a panic.
@@ -114,8 +117,9 @@ impl Drop for Cleared<'_> {
 }
 
 impl Unit {
-    /// An engine as after power-on, and after work that ended by a mistake of ours: what `model` makes.
-    pub(crate) fn new(engine: Engine, model: fn() -> Box<dyn Model>) -> Self {
+    /// An engine as after power-on, and after work that ended by a mistake of ours: what `model` makes. The
+    /// crew helps it.
+    pub(crate) fn new(engine: Engine, model: fn() -> Box<dyn Model>, crew: &Arc<Crew>) -> Self {
         Self {
             engine,
             seat: Seat::new(move || Parts { model: model(), resident: None }),
@@ -127,6 +131,7 @@ impl Unit {
             switching: AtomicBool::new(false),
             kept: Kept::default(),
             not_executed: NotExecuted::default(),
+            crew: Arc::clone(crew),
         }
     }
 
@@ -218,7 +223,13 @@ impl Unit {
             unit: FaultUnit::Engine(self.engine),
             privileged: false,
         };
-        let run = Run { memory: &client, clock: system.clock, control, not_executed: &self.not_executed };
+        let run = Run {
+            memory: &client,
+            clock: system.clock,
+            control,
+            crew: &self.crew,
+            not_executed: &self.not_executed,
+        };
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {
@@ -358,7 +369,6 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Arc;
     use std::time::Instant;
 
     use super::*;
@@ -418,7 +428,7 @@ mod tests {
         let block = read_instance(&system.memory, at(INSTANCE)).unwrap();
         let space = system.mmu.address_space(&block);
         let owner = Owner { channel: Some(CHANNEL), generation: 1, instance: at(INSTANCE) };
-        let unit = Unit::new(Engine::COPY0, || Box::<Mistaken>::default());
+        let unit = Unit::new(Engine::COPY0, || Box::<Mistaken>::default(), &Arc::default());
         let attention = AtomicBool::new(false);
         let execute = |operation| {
             let slice_end = Instant::now() + Duration::from_secs(3600);

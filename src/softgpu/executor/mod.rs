@@ -25,10 +25,10 @@ use self::channels::{Channels, HOST_VRAM, USABLE};
 use self::outbox::Outbox;
 use self::spaces::Spaces;
 use super::{VRAM_UNIT, bank_size};
-use crate::Preemption;
 use crate::chip::GH100;
 use crate::core::Core;
 use crate::mmu::walker::Walker;
+use crate::{Preemption, Workers};
 use gpuvmk_backend::{Backend, EngineBackend, FifoState};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
@@ -53,11 +53,13 @@ pub struct ExecutorConfig {
     /// Bytes of VRAM, a multiple of [`VRAM_UNIT`] up to [`super::MAX_VRAM`]. The first bank is not for
     /// tenants.
     pub vram: u64,
+    /// Threads that execute a grid.
+    pub workers: Workers,
 }
 
 impl Default for ExecutorConfig {
     fn default() -> Self {
-        Self { vram: 256 << 20 }
+        Self { vram: 256 << 20, workers: Workers::ONE }
     }
 }
 
@@ -103,7 +105,7 @@ impl Executor {
     /// # Errors
     /// See [`ExecutorError`].
     pub fn new(config: ExecutorConfig) -> Result<Self, ExecutorError> {
-        let ExecutorConfig { vram } = config;
+        let ExecutorConfig { vram, workers } = config;
         let own = bank_size(vram);
         if vram < own.saturating_add(VRAM_UNIT) || own < HOST_VRAM {
             return Err(ExecutorError::TooSmall { vram, own });
@@ -117,7 +119,7 @@ impl Executor {
         };
         let spaces = Arc::new(Spaces::new(shape));
         let walker: Arc<dyn Walker> = Arc::clone(&spaces) as Arc<dyn Walker>;
-        let core = Core::of(&GH100, walker, vram).map_err(no_core)?;
+        let core = Core::of(&GH100, walker, vram, workers).map_err(no_core)?;
         let outbox = Arc::new(Outbox::new().map_err(no_core)?);
         core.connect_events(Arc::clone(&outbox) as _);
         let engines = GH100.engines();
@@ -172,6 +174,12 @@ impl Executor {
     /// The ledger of true owners, for the aggregator's admission code to label.
     pub fn ledger(&self) -> Arc<dyn OwnershipLedger> {
         self.core.ledger()
+    }
+
+    /// How often threads of the crew have helped with a grid.
+    #[cfg(test)]
+    fn helped(&self) -> u64 {
+        self.core.helped()
     }
 
     /// Page directories of which the MMU remembers translations.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::crew::Crew;
 use crate::cta::Cta;
 use crate::exec::{Context, Turn};
 use crate::fault::Fault;
@@ -113,24 +114,20 @@ impl Grid {
     }
 
     /// Runs the grid until it ends, or `go_on` says no: it is asked some thousand instructions apart, by
-    /// every worker. The caller's thread is one of the `workers`; the others are called where there is
-    /// enough to do. One worker always runs a grid the same way.
-    pub fn run(&self, memory: &dyn Memory, workers: usize, go_on: &(dyn Fn() -> bool + Sync)) -> Progress {
+    /// every worker. The caller's thread is one of the crew; the others are called where there is enough to
+    /// do. A crew of one always runs a grid the same way.
+    pub fn run(&self, memory: &dyn Memory, crew: &dyn Crew, go_on: &(dyn Fn() -> bool + Sync)) -> Progress {
         let mut own = Worker::new(memory);
-        if workers <= 1 {
+        if crew.size() <= 1 {
             self.work(&mut own, go_on);
         } else {
             let turns = AtomicU32::new(0);
             self.work(&mut own, &|| turns.fetch_add(1, Ordering::Relaxed) < ALONE && go_on());
+            drop(own);
+            let helpers =
+                usize::try_from(self.left()).unwrap_or(usize::MAX).min(crew.size()).saturating_sub(1);
             if go_on() {
-                let helpers =
-                    usize::try_from(self.left()).unwrap_or(usize::MAX).min(workers).saturating_sub(1);
-                std::thread::scope(|scope| {
-                    for _ in 0..helpers {
-                        scope.spawn(|| self.work(&mut Worker::new(memory), go_on));
-                    }
-                    self.work(&mut own, go_on);
-                });
+                crew.together(helpers, &|| self.work(&mut Worker::new(memory), go_on));
             }
         }
         self.progress()

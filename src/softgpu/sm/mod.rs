@@ -5,6 +5,7 @@
 //! memory of its CTA and what its view of memory allows; a grid holds 64 CTAs and 512 pages of decoded code
 //! at most.
 
+mod crew;
 mod cta;
 mod exec;
 mod fault;
@@ -20,6 +21,7 @@ mod row;
 mod twin;
 mod warp;
 
+pub use crew::{Alone, Crew, Started};
 pub use fault::{Access, Cause, Exception, Fault, MemoryFault};
 pub use grid::{Grid, Progress};
 pub use launch::{Constants, Launch, LaunchError, LocalMemory};

@@ -417,7 +417,7 @@ static MISTAKEN: Description = Description {
 
 #[test]
 fn engine_whose_thread_panics_counts_as_idle_and_the_rest_goes_on() {
-    let core = Core::of(&MISTAKEN, Arc::new(FermiTables::default()), 64 << 20).unwrap();
+    let core = Core::of(&MISTAKEN, Arc::new(FermiTables::default()), 64 << 20, crate::Workers::ONE).unwrap();
     let events = Arc::new(Recorder::default());
     let receiver = events.clone();
     let mut rig = Rig::of(core, |_| receiver);

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn gh100() -> Self {
-        let gpu = Executor::new(ExecutorConfig { vram: VRAM }).unwrap();
+        let gpu = Executor::new(ExecutorConfig { vram: VRAM, ..ExecutorConfig::default() }).unwrap();
         let ledger = gpu.ledger();
         Self::new(EngineScrub::new(Box::new(gpu)), ledger)
     }

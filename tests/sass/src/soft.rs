@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use gpuvmk_sm::{
-    Access, Constants, Fault, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Twin, View, Width,
+    Access, Alone, Constants, Fault, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Twin, View,
+    Width,
 };
 
 use gpuvmk_isa::Opcode;
@@ -127,7 +128,7 @@ pub fn outputs_by(twin: Twin, program: &Program) -> Result<Vec<u32>, NoOutputs> 
         local_window: 0x7293_0000_0000,
         local: LocalMemory::default(),
     };
-    match Grid::with(launch, twin)?.run(&pieces, 1, &|| true) {
+    match Grid::with(launch, twin)?.run(&pieces, &Alone, &|| true) {
         Progress::Done => Ok(pieces.outputs.into_inner().unwrap_or_else(PoisonError::into_inner)),
         Progress::Paused => Err(NoOutputs::Paused),
         Progress::Faulted(fault) => Err(fault.into()),

@@ -145,8 +145,7 @@ impl Work {
 /// Moves a grid on until it ends or the engine has to pause.
 fn execute(run: &Run<'_>, sm: u8, running: &gpuvmk_sm::Grid) -> Result<Progress, Refusal> {
     let global = Global::new(run);
-    // In this thread: a jailed engine starts no others.
-    match running.run(&global, 1, &|| !run.control.should_pause()) {
+    match running.run(&global, run.crew, &|| !run.control.should_pause()) {
         gpuvmk_sm::Progress::Done => Ok(Progress::Done),
         gpuvmk_sm::Progress::Paused => Ok(Progress::Paused),
         gpuvmk_sm::Progress::Faulted(fault) => Err(refusal(run, sm, &global, fault)),

@@ -1,6 +1,9 @@
 //! Compute grids: machine code of our own kernels, launched as drivers do.
 
+mod hostile;
+
 use super::rig::*;
+use crate::Workers;
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::compute;
 use gpuvmk_chip::gh100::methods::{CLASS_COMPUTE, host};
@@ -12,19 +15,19 @@ use gpuvmk_kernels::{ALL, Kernel, Kernels, SM90, spin};
 /// Where it does not matter which.
 const SPIN: Kernel = SM90.spin;
 
-const BASE: u64 = 0x31_0000_0000;
+pub(super) const BASE: u64 = 0x31_0000_0000;
 const CONSTANTS: u64 = 0x1_0000;
 const QMD: u64 = 0x1_1000;
-const DATA: u64 = 0x10_0000;
+pub(super) const DATA: u64 = 0x10_0000;
 const SIZE: u64 = 0x40_0000;
 
 /// `ROBUST_CHANNEL_GR_EXCEPTION` and `ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT`.
 const GR_EXCEPTION: u32 = 13;
 
-struct Fixture {
-    rig: Rig,
-    channel: Channel,
-    memory: u64,
+pub(super) struct Fixture {
+    pub(super) rig: Rig,
+    pub(super) channel: Channel,
+    pub(super) memory: u64,
 }
 
 fn words(methods: &[(u16, u32)]) -> Vec<u32> {
@@ -33,17 +36,22 @@ fn words(methods: &[(u16, u32)]) -> Vec<u32> {
 
 impl Fixture {
     fn new() -> Self {
-        Self::of(CLASS_COMPUTE)
+        Self::of(CLASS_COMPUTE, Workers::ONE)
     }
 
     /// With the class that runs these kernels.
     fn for_kernels(kernels: &Kernels) -> Self {
-        let class = compute::ALL.iter().find(|row| row.sm == kernels.spin.target.sm).unwrap();
-        Self::of(class.class.method_class())
+        Self::with(kernels, Workers::ONE)
     }
 
-    fn of(class: u16) -> Self {
-        let mut rig = Rig::new();
+    /// The same, with so many threads.
+    pub(super) fn with(kernels: &Kernels, workers: Workers) -> Self {
+        let class = compute::ALL.iter().find(|row| row.sm == kernels.spin.target.sm).unwrap();
+        Self::of(class.class.method_class(), workers)
+    }
+
+    fn of(class: u16, workers: Workers) -> Self {
+        let mut rig = Rig::with(workers);
         let space = rig.space();
         let mut channel = rig.channel(space, graphics());
         let memory = rig.buffer(space, BASE, SIZE);
@@ -53,13 +61,19 @@ impl Fixture {
         Self { rig, channel, memory }
     }
 
-    fn launch(&self, kernel: &Kernel, grid: Size3, block: Size3, parameters: &Parameters) -> Launch {
+    pub(super) fn launch(
+        &self,
+        kernel: &Kernel,
+        grid: Size3,
+        block: Size3,
+        parameters: &Parameters,
+    ) -> Launch {
         let place = Place { code: BASE, constants: BASE + CONSTANTS, qmd: BASE + QMD };
         launch::launch(kernel, place, grid, block, parameters.bytes()).unwrap()
     }
 
     /// Puts a launch into memory. Returns the commands that make it.
-    fn place(&mut self, code: &[u8], launch: &Launch) -> Vec<u32> {
+    pub(super) fn place(&mut self, code: &[u8], launch: &Launch) -> Vec<u32> {
         let qmd: Vec<u8> = launch.qmd.words().iter().flat_map(|word| word.to_le_bytes()).collect();
         for (at, bytes) in [(0, code), (CONSTANTS, &launch.constants), (QMD, &qmd)] {
             self.rig.write(self.memory + at, bytes);
@@ -67,19 +81,19 @@ impl Fixture {
         words(&launch.methods)
     }
 
-    fn run(&mut self, kernel: &Kernel, grid: Size3, block: Size3, parameters: &Parameters) {
+    pub(super) fn run(&mut self, kernel: &Kernel, grid: Size3, block: Size3, parameters: &Parameters) {
         let launch = self.launch(kernel, grid, block, parameters);
         let commands = self.place(kernel.code, &launch);
         self.rig.run(&mut self.channel, &commands);
         assert!(self.rig.errors().is_empty(), "{:?}", self.rig.events);
     }
 
-    fn write_words(&mut self, at: u64, values: impl Iterator<Item = u32>) {
+    pub(super) fn write_words(&mut self, at: u64, values: impl Iterator<Item = u32>) {
         let bytes: Vec<u8> = values.flat_map(u32::to_le_bytes).collect();
         self.rig.write(self.memory + at, &bytes);
     }
 
-    fn words(&self, at: u64, count: usize) -> Vec<u32> {
+    pub(super) fn words(&self, at: u64, count: usize) -> Vec<u32> {
         let bytes = self.rig.read(self.memory + at, count * 4);
         bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
     }
@@ -242,7 +256,7 @@ fn words_that_are_no_instructions_stop_their_channel() {
 #[test]
 fn machine_code_of_blackwell_is_said_not_to_be_executed() {
     let row = compute::ALL.iter().find(|row| row.sm == 120).unwrap();
-    let mut fixture = Fixture::of(row.class.method_class());
+    let mut fixture = Fixture::of(row.class.method_class(), Workers::ONE);
     let commands = words(&[(launch::SEND_PCAS_A, 1), SPIN.target.signal]);
     assert_eq!(fixture.stopped(&commands), StopCause::Manager(GR_EXCEPTION));
     assert_eq!(fixture.rig.gpu.launches_not_executed(), Some(1));

@@ -23,10 +23,10 @@ fn info_describes_a_gh100() {
 #[test]
 fn sizes_that_leave_nothing_are_refused() {
     for vram in [0, 16 << 20, (16 << 20) + 4096] {
-        let refused = Executor::new(ExecutorConfig { vram });
+        let refused = Executor::new(ExecutorConfig { vram, ..ExecutorConfig::default() });
         assert!(matches!(refused, Err(ExecutorError::TooSmall { .. })), "{vram:#x}: {refused:?}");
     }
-    let odd = Executor::new(ExecutorConfig { vram: (32 << 20) + 4096 });
+    let odd = Executor::new(ExecutorConfig { vram: (32 << 20) + 4096, ..ExecutorConfig::default() });
     assert!(matches!(odd, Err(ExecutorError::Core { .. })), "{odd:?}");
 }
 

@@ -12,3 +12,4 @@ mod rig;
 mod scheduling;
 mod semaphores;
 mod translation;
+mod workers;

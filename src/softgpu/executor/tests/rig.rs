@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::Workers;
 use crate::executor::{Executor, ExecutorConfig};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
@@ -38,7 +40,7 @@ pub struct Channel {
 
 pub struct Rig {
     pub gpu: Executor,
-    pub memory: Mapping,
+    pub memory: Arc<Mapping>,
     /// VRAM address of the first byte of `memory`.
     pub base: u64,
     pub events: Vec<GpuEvent>,
@@ -49,14 +51,19 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        let mut gpu = Executor::new(ExecutorConfig { vram: 80 << 20 }).unwrap();
+        Self::with(Workers::ONE)
+    }
+
+    /// So many threads execute grids.
+    pub fn with(workers: Workers) -> Self {
+        let mut gpu = Executor::new(ExecutorConfig { vram: 80 << 20, workers }).unwrap();
         let (start, size) = (gpu.info().tenant_vram, gpu.info().tenant_vram_size);
         let shared = gpu.share_vram(start, size).unwrap();
         let pieces: Vec<_> = shared
             .iter()
             .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
             .collect();
-        let memory = Mapping::contiguous(&pieces, Access::ReadWrite).unwrap();
+        let memory = Arc::new(Mapping::contiguous(&pieces, Access::ReadWrite).unwrap());
         Self { gpu, memory, base: start.0, events: Vec::new(), free: start.0, listed: Vec::new(), rings: 0 }
     }
 

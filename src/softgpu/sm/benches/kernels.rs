@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gpuvmk_isa::Arch;
 use gpuvmk_sm::{
-    Access, Constants, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Twin, View, Width,
+    Access, Constants, Grid, Launch, LocalMemory, Memory, MemoryFault, Progress, Started, Twin, View, Width,
 };
 
 const BASE: u64 = 0x7f00_0000_0000;
@@ -249,7 +249,7 @@ fn measure(kernel: &Kernel, workers: usize, twin: Twin) -> Rates {
         }
         let (start, busy) = (Instant::now(), processor_time());
         let grid = Grid::with(launch(kernel), twin).unwrap();
-        assert_eq!(grid.run(&ram, workers, &|| true), Progress::Done);
+        assert_eq!(grid.run(&ram, &Started(workers), &|| true), Progress::Done);
         let busy = processor_time() - busy;
         spent += busy;
         let busy = busy.as_secs_f64();

@@ -3,7 +3,7 @@
 use gpuvmk_isa::Arch;
 
 use super::ram::Ram;
-use crate::{Access, Cause, Constants, Grid, Launch, LocalMemory, Progress};
+use crate::{Access, Alone, Cause, Constants, Grid, Launch, LocalMemory, Progress, Started};
 
 pub const CODE: u64 = 0x7e00_0000_0000;
 pub const A: u64 = 0x7f00_0000_0000;
@@ -49,7 +49,7 @@ pub fn launch(grid: [u32; 3], block: [u32; 3], registers: u16, shared: u32, cons
 }
 
 fn run(ram: &Ram, launch: Launch, workers: usize) -> Progress {
-    Grid::new(launch).unwrap().run(ram, workers, &|| true)
+    Grid::new(launch).unwrap().run(ram, &Started(workers), &|| true)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "values of a test")]
@@ -164,7 +164,7 @@ fn a_grid_pauses_and_goes_on() {
     loop {
         let asked = std::sync::atomic::AtomicU32::new(0);
         let go_on = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 4;
-        match grid.run(&ram, 1, &go_on) {
+        match grid.run(&ram, &Alone, &go_on) {
             Progress::Paused => slices += 1,
             progress => {
                 assert_eq!(progress, Progress::Done);

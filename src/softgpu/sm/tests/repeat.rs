@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::kernels::{A, B, C, CODE, constants, launch, values};
 use super::ram::Ram;
-use crate::{Grid, Memory, MemoryFault, Progress, View, Width};
+use crate::{Alone, Grid, Memory, MemoryFault, Progress, View, Width};
 
 /// An access of memory: its address, the words that were moved, and the time that was read.
 type Access = (u64, Vec<u32>);
@@ -85,7 +85,7 @@ fn accesses(code: &[u8], registers: u16, words: &[u32], slice: u32) -> Vec<Acces
     loop {
         let asked = std::sync::atomic::AtomicU32::new(0);
         let go_on = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < slice;
-        match grid.run(&logged, 1, &go_on) {
+        match grid.run(&logged, &Alone, &go_on) {
             Progress::Paused => {}
             progress => {
                 assert_eq!(progress, Progress::Done);
