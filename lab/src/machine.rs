@@ -33,6 +33,9 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// How long a guest may take to let go of a device.
 const UNPLUGGED: Duration = Duration::from_secs(60);
 
+/// How long QEMU may take to close the socket of a device that is gone.
+const CLOSED: Duration = Duration::from_secs(5);
+
 /// What a guest is and does.
 #[derive(Debug, Clone)]
 pub struct MachineSpec {
@@ -227,10 +230,20 @@ impl Machine {
         }
     }
 
-    /// Plugs a GPU in again that was unplugged.
+    /// Plugs a GPU in again that was unplugged. QEMU says that a device is gone a few milliseconds before it
+    /// closes the device's socket, and nobody else may have the device until then: QEMU is asked again.
     pub fn plug_in(&self, gpu: usize) -> Result<()> {
         let socket = self.spec.sockets.get(gpu).context("The machine never had that GPU")?;
-        self.ask_monitor("device_add", &command::gpu(gpu, socket)).map(drop)
+        let device = command::gpu(gpu, socket);
+        let start = Instant::now();
+        loop {
+            match self.ask_monitor("device_add", &device) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.to_string().contains("resource busy") && start.elapsed() < CLOSED => {}
+                Err(error) => return Err(error),
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     fn tell_monitor(&self, command: &str) -> Result<()> {
