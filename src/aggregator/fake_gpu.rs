@@ -46,6 +46,8 @@ pub struct State {
     pub running: Option<HostChannel>,
     /// How far every ring was fetched; `None`: all of it.
     pub fetched: Option<u32>,
+    /// How often the next channel must be asked for before it is there.
+    pub channel_rounds: u32,
     /// Channels that were forced off an engine.
     pub engine_resets: u64,
     pub forced: Vec<HostChannel>,
@@ -344,15 +346,19 @@ impl GpuDriver for FakeGpu {
         Ok(Progress::Done)
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
         let mut state = self.fake.state();
         if !state.spaces.contains_key(&spec.space) {
             return Err(no_space(spec.space));
         }
+        if let Some(left) = state.channel_rounds.checked_sub(1) {
+            state.channel_rounds = left;
+            return Ok(None);
+        }
         let free = (1..=16).map(HostChannel).find(|c| !state.channels.contains_key(c));
         let channel = free.ok_or(GpuError::Exhausted { what: "channels", limit: 16 })?;
         state.channels.insert(channel, spec);
-        Ok(channel)
+        Ok(Some(channel))
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

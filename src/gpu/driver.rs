@@ -116,11 +116,12 @@ pub trait GpuDriver: Scrubber + Send {
         budget: &mut Budget,
     ) -> Result<Progress, GpuError>;
 
-    /// A new channel, disabled and on no runlist.
+    /// A new channel, disabled and on no runlist. `None` while another thread makes the memory of its USERD
+    /// reachable: ask again after [`LOOK_AGAIN`](super::LOOK_AGAIN) with the same specification, or never.
     ///
     /// # Errors
-    /// Out of channels or host memory.
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError>;
+    /// Out of channels or host memory, or the memory of its USERD cannot be made reachable.
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError>;
 
     /// Changes the engines that a disabled channel has contexts for.
     ///

@@ -2,10 +2,10 @@
 
 use super::budget::LOOK_AGAIN;
 use super::{
-    Budget, GpuDriver, GpuError, HostMapping, HostRange, Progress, Revocation, Scrub, SpaceHandle,
-    SpaceUpdate,
+    Budget, ChannelSpec, GpuDriver, GpuError, HostMapping, HostRange, Progress, Revocation, Scrub,
+    SpaceHandle, SpaceUpdate,
 };
-use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 
 /// Methods of [`GpuDriver`] for callers that may wait. Each calls its `advance_...` method until that is
 /// done.
@@ -63,6 +63,19 @@ pub trait GpuDriverExt: GpuDriver {
             }
         }
         unmappable.map_or(Ok(()), Err)
+    }
+
+    /// [`GpuDriver::advance_channel`] to its end. It does not wait for a USERD in the host's own memory.
+    ///
+    /// # Errors
+    /// As the `advance_...` method.
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        loop {
+            if let Some(channel) = self.advance_channel(spec)? {
+                return Ok(channel);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// [`GpuDriver::advance_clear`] to its end.

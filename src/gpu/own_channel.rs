@@ -1,6 +1,6 @@
 //! A channel of the host's own: its ring and its USERD lie in memory that the driver lends.
 
-use super::{ChannelSpec, GpuDriver, GpuError, OwnMemory, SpaceHandle};
+use super::{ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, OwnMemory, SpaceHandle};
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};

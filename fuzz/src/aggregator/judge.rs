@@ -403,13 +403,13 @@ impl GpuDriver for JudgeGpu {
         Ok(Progress::Done)
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
         let mut state = self.state();
         state.space(spec.space)?;
         let free = (1..=CHANNELS).map(HostChannel).find(|number| !state.channels.contains_key(number));
         let channel = free.ok_or(GpuError::Exhausted { what: "channels", limit: CHANNELS.into() })?;
         state.channels.insert(channel, spec);
-        Ok(channel)
+        Ok(Some(channel))
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

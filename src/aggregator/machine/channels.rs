@@ -4,34 +4,25 @@ use std::time::Duration;
 
 use super::state::Machine;
 use crate::limit::Limit;
-use crate::protocol::{Event, RefusalKind, SpaceId};
-use crate::tenant::{Channel, ChannelState, Refusal};
-use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
+use crate::protocol::{Event, RefusalKind};
+use crate::tenant::{Channel, ChannelShape, ChannelState, Refusal};
+use gpuvmk_chip::addr::{GuestChannel, TenantId};
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_gpu::ChannelSpec;
+use gpuvmk_gpu::{ChannelSpec, Progress};
 
 /// How long a preemption may take before the channel is forced off: a channel yields within a time slice of
 /// about 1 ms; a guest's driver gives up after 2 s.
 const PREEMPT_DEADLINE: Duration = Duration::from_millis(500);
 
-/// A channel as its tenant wants it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub space: SpaceId,
-    pub gpfifo: GpuVa,
-    pub gpfifo_entries_log2: u8,
-    pub userd: GuestVram,
-    pub engines: EngineSet,
-}
-
 impl Machine {
+    /// Makes a channel, or waits until its memory is reachable: then all of it is done and checked again.
     pub(super) fn create_channel(
         &mut self,
         tenant: TenantId,
-        id: GuestChannel,
-        shape: Shape,
-    ) -> Result<(), Refusal> {
+        shape: &ChannelShape,
+    ) -> Result<Progress, Refusal> {
+        let id = shape.id;
         let retiring = self.channels.retiring_of(tenant);
         let va_bits = self.hardware.info.va_bits;
         let present = self.hardware.info.engines;
@@ -96,13 +87,14 @@ impl Machine {
         if !present.contains(shape.engines) {
             return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
         }
-        let host = self.hardware.driver.create_channel(ChannelSpec {
+        let made = self.hardware.driver.advance_channel(ChannelSpec {
             space: space.handle,
             gpfifo: shape.gpfifo,
             gpfifo_entries_log2: shape.gpfifo_entries_log2,
             userd,
             engines: shape.engines,
         })?;
+        let Some(host) = made else { return Ok(Progress::Waits) };
         self.hardware.own_channel(host, tenant);
         self.channels.add(host, tenant, id);
         self.scheduler.add_channel(host, tenant, shape.engines, shape.gpfifo_entries_log2);
@@ -118,7 +110,8 @@ impl Machine {
             });
         }
         // A number that was on the list before it existed is on it now.
-        self.relist(tenant)
+        self.relist(tenant)?;
+        Ok(Progress::Done)
     }
 
     pub(super) fn destroy_channel(

@@ -31,8 +31,8 @@ impl Machine {
                 tenant.name
             );
         }
-        // Before its address spaces go, what still writes to one.
-        self.cancel_update(id);
+        // Before its address spaces go, what still works on one.
+        self.cancel_request(id);
         self.strip(id, now);
         if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.fail(FailSafeReason::ProtocolViolation, start.elapsed());

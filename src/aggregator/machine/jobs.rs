@@ -41,12 +41,11 @@ impl Machine {
         }
     }
 
-    /// Ends an update of an address space that is about to go, and answers it.
-    pub(super) fn cancel_update(&mut self, id: TenantId) {
+    /// Ends a request that works on address spaces and channels that are about to go, and answers it.
+    pub(super) fn cancel_request(&mut self, id: TenantId) {
         let Some(tenant) = self.tenants.get_mut(id) else { return };
-        if tenant.job.take_if(|job| matches!(job, Job::Update(_))).is_some() {
-            let message =
-                "the VM went into fail-safe state before its page tables were all written".to_owned();
+        if tenant.job.take_if(|job| matches!(job, Job::Update(_) | Job::Channel(_))).is_some() {
+            let message = "the VM went into fail-safe state before its request was carried out".to_owned();
             self.outbox.reply(id, Reply::Refused { kind: RefusalKind::Protocol, message });
         }
     }
@@ -100,6 +99,14 @@ impl Machine {
                 Ok(Progress::Done) => Some(Ok(())),
                 Ok(Progress::More) => None,
                 Ok(Progress::Waits) => {
+                    self.clocks.poll_again();
+                    None
+                }
+                Err(refusal) => Some(Err(refusal)),
+            },
+            Job::Channel(shape) => match self.create_channel(tenant, shape) {
+                Ok(Progress::Done) => Some(Ok(())),
+                Ok(Progress::More | Progress::Waits) => {
                     self.clocks.poll_again();
                     None
                 }

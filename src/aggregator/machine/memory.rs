@@ -234,8 +234,8 @@ impl Machine {
             tenant.owner.lost_pages()
         );
         let told: Vec<GuestChannel> = tenant.live_channels().map(|(channel, _)| channel).collect();
-        // Before its address spaces go, what still writes to one.
-        self.cancel_update(id);
+        // Before its address spaces go, what still works on one.
+        self.cancel_request(id);
         self.strip(id, now);
         let fault = MmuFault {
             unit: FaultUnit::Host,

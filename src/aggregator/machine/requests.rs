@@ -3,12 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::channels::Shape;
 use super::output::Outcome;
 use super::state::Machine;
 use crate::protocol::{RefusalKind, Reply, Request};
 use crate::report::FailSafeReason;
-use crate::tenant::{Refusal, TenantState};
+use crate::tenant::{ChannelShape, Job, Refusal, TenantState};
 use gpuvmk_chip::addr::TenantId;
 
 impl Machine {
@@ -94,8 +93,9 @@ impl Machine {
                 return self.update_space(tenant, space, &unmap, map, now);
             }
             Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
-                let shape = Shape { space, gpfifo, gpfifo_entries_log2, userd, engines };
-                self.create_channel(tenant, channel, shape)?;
+                let id = channel;
+                let shape = ChannelShape { id, space, gpfifo, gpfifo_entries_log2, userd, engines };
+                return self.start_job(tenant, Job::Channel(shape), now);
             }
             Request::DestroyChannel(channel) => self.destroy_channel(tenant, channel, now)?,
             Request::CreateObject { channel, class, engine } => {

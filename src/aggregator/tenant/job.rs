@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use super::refusal::Refusal;
 use crate::dma_range::DmaRange;
-use crate::protocol::{GuestMapping, GuestTarget, RefusalKind};
-use gpuvmk_chip::addr::GpuVa;
+use crate::protocol::{GuestMapping, GuestTarget, RefusalKind, SpaceId};
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram};
 use gpuvmk_gpu::{Revocation, SpaceHandle, SpaceUpdate};
 
 /// The rest of a long request.
@@ -17,6 +18,25 @@ pub enum Job {
     Release(Withdrawal),
     /// An address space to clear and give up.
     Destroy(SpaceHandle),
+    /// A channel to make.
+    Channel(ChannelShape),
+}
+
+/// A channel as its tenant wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelShape {
+    /// Its number.
+    pub(crate) id: GuestChannel,
+    /// Its address space.
+    pub(crate) space: SpaceId,
+    /// Where its ring is.
+    pub(crate) gpfifo: GpuVa,
+    /// log2 of the ring's entries.
+    pub(crate) gpfifo_entries_log2: u8,
+    /// Where its USERD is.
+    pub(crate) userd: GuestVram,
+    /// Engines that it has contexts for.
+    pub(crate) engines: EngineSet,
 }
 
 /// Changes of an address space.

@@ -15,7 +15,7 @@ pub use self::channel::{Channel, ChannelState, Space};
 pub use self::completions::DelayedCompletions;
 pub use self::counters::LimitCounters;
 pub use self::holder::Holder;
-pub use self::job::{Job, Update, Withdrawal};
+pub use self::job::{ChannelShape, Job, Update, Withdrawal};
 pub use self::refusal::Refusal;
 pub use self::thread_account::ThreadAccount;
 use crate::dma_map::DmaMap;

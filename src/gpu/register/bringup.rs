@@ -130,8 +130,8 @@ fn bring_up(
             None
         }
         Vram::Private => {
-            let teller = reach::threads(&function)?;
-            Some(HostBackedVram::new(Reach::new(function, teller), host, end))
+            let teller = reach::threads(function)?;
+            Some(HostBackedVram::new(Reach::new(teller), host, end))
         }
     };
 

@@ -134,11 +134,10 @@ impl HostBackedVram {
         Ok(held.then_some(HostMapping { target: HostTarget::System { iova, coherent }, ..*mapping }))
     }
 
-    /// Lets the card reach a page, and returns where.
-    pub(super) fn reach_now(&mut self, at: HostVram, size: u64) -> Result<Iova, GpuError> {
+    /// Where the card reaches a range; none while it is being told of it.
+    pub(super) fn reach(&mut self, at: HostVram, size: u64) -> Result<Option<Iova>, GpuError> {
         let iova = self.place(at, size)?;
-        self.reach.hold_now(iova)?;
-        Ok(iova)
+        Ok(self.reach.hold(iova, size)?.then_some(iova))
     }
 
     /// Where the card finds a range, once it was told of it.

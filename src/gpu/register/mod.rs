@@ -257,17 +257,19 @@ impl GpuDriver for RegisterDriver {
         revoked
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
         let directory = self.space(spec.space)?.directory();
         let Self { bus, memory, bar1, host_backed, contexts, channels, .. } = self;
         let userd = match host_backed {
             Some(host_backed) if host_backed.hold(spec.userd) => {
-                let Iova(address) = host_backed.reach_now(spec.userd, USERD_SIZE)?;
+                let Some(Iova(address)) = host_backed.reach(spec.userd, USERD_SIZE)? else {
+                    return Ok(None);
+                };
                 PhysicalAddress { aperture: Aperture::SystemCoherent, address }
             }
             _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
         };
-        channels.create(bus, memory, bar1, contexts, spec, ChannelAddresses { userd, directory })
+        channels.create(bus, memory, bar1, contexts, spec, ChannelAddresses { userd, directory }).map(Some)
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

@@ -7,8 +7,9 @@
 //!
 //! Pages of a guest's memory that are not there would be made in the aggregator's name. Such a piece is
 //! refused, and its pages stay faults: a device back end has filled its guest's memory in blocks of [`PIECE`]
-//! bytes before it asks for it. What is taken out of the file between the look and the call is made all the
-//! same.
+//! bytes before it asks for it. What is taken out of the file between the look and the call is not made
+//! either: a guest's memory is mapped here so that it makes no pages
+//! ([`gpuvmk_pci::mapping::Mapping::of_others`]), and the call fails.
 
 mod ranges;
 #[cfg(test)]
@@ -30,9 +31,6 @@ use gpuvmk_pci::{DmaError, DmaMapping, PciFunction};
 
 /// Bytes of bus addresses that the card is told of at a time.
 pub(super) const PIECE: u64 = BLOCK;
-
-/// Looks at a piece that another thread is at, [`LOOK_AGAIN`] apart.
-const LOOKS: u32 = 100;
 
 /// Something to tell the kernel.
 #[derive(Debug)]
@@ -70,8 +68,7 @@ impl Teller for OrderThreads<Order, Answer> {
 }
 
 /// Threads that carry orders out.
-pub(super) fn threads(function: &Arc<dyn PciFunction>) -> std::io::Result<Box<dyn Teller>> {
-    let function = Arc::clone(function);
+pub(super) fn threads(function: Arc<dyn PciFunction>) -> std::io::Result<Box<dyn Teller>> {
     let threads =
         OrderThreads::start("pinner", Role::Pinner, None, move |order| carry_out(function.as_ref(), order))?;
     Ok(Box::new(threads))
@@ -126,9 +123,7 @@ struct Piece {
 
 /// What a card may reach, and what it does.
 pub(super) struct Reach {
-    // The threads end first: they use the function.
     teller: Box<dyn Teller>,
-    function: Arc<dyn PciFunction>,
     ranges: Ranges,
     pieces: BTreeMap<u64, Piece>,
     /// The error of taking a piece away, until a caller gets it.
@@ -136,8 +131,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub(super) fn new(function: Arc<dyn PciFunction>, teller: Box<dyn Teller>) -> Self {
-        Self { teller, function, ranges: Ranges::default(), pieces: BTreeMap::new(), failed: None }
+    pub(super) fn new(teller: Box<dyn Teller>) -> Self {
+        Self { teller, ranges: Ranges::default(), pieces: BTreeMap::new(), failed: None }
     }
 
     /// Memory that page tables may name from now on.
@@ -180,29 +175,6 @@ impl Reach {
             at = last;
         }
         Ok(all)
-    }
-
-    /// The same for one page, to its end: for a channel, which cannot be made in two steps. Mostly its piece
-    /// is held already, because page tables name what is beside it; if not, this thread tells the kernel.
-    ///
-    /// # Errors
-    /// As [`Self::hold`], or another thread is at its piece for too long.
-    pub(super) fn hold_now(&mut self, iova: Iova) -> Result<(), GpuError> {
-        for _ in 0..LOOKS {
-            self.take_answers();
-            let (first, last) = self.piece_of(iova.0)?;
-            match self.pieces.get(&first).map(|piece| &piece.state) {
-                Some(State::Held) => return Ok(()),
-                Some(State::Ordered | State::Going | State::Rest) => std::thread::sleep(LOOK_AGAIN),
-                Some(State::Refused(_)) | None => {
-                    let (mapping, _) = self.ranges.part(first, last.saturating_sub(first))?;
-                    self.function.dma_map(mapping)?;
-                    self.note(first, last, State::Held);
-                    return Ok(());
-                }
-            }
-        }
-        Err(GpuError::Timeout { what: "another call for the memory of a channel", millis: 20 })
     }
 
     /// Takes memory away from the card, for as long as the budget lasts; it stays announced.

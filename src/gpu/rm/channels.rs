@@ -11,6 +11,7 @@ use super::abi::controls::{DISABLE_MAX, DisableChannels};
 use super::channel::{Allowed, NewChannel, RmChannel, allowed};
 use super::device::{CopyEngine, Device, Doorbell};
 use super::error::RmError;
+use super::space::Memories;
 use super::vram::Vram;
 use crate::budget::CALL;
 use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
@@ -153,7 +154,7 @@ impl Channels {
         self.slots.values().any(|slot| (start.0..end).contains(&slot.userd.0))
     }
 
-    /// A new channel.
+    /// A new channel; none while the memory of its USERD is being made reachable.
     ///
     /// # Errors
     /// No numbers left, engines that no channel can have together, a USERD outside all partitions, or the
@@ -161,18 +162,20 @@ impl Channels {
     pub fn create(
         &mut self,
         device: &mut Device,
-        vram: &Vram,
+        memories: &mut Memories<'_>,
         space: Handle,
         spec: &ChannelSpec,
-    ) -> Result<HostChannel, GpuError> {
+    ) -> Result<Option<HostChannel>, GpuError> {
         let free = (0..MAX_CHANNELS).map(HostChannel).find(|number| !self.slots.contains_key(number));
         let number = free.ok_or(GpuError::Exhausted { what: "channels", limit: MAX_CHANNELS.into() })?;
         let unfit = || GpuError::Invalid(format!("no channel has the engines {:?} together", spec.engines));
         let engine = self.engines.runlist(spec.engines).ok_or_else(unfit)?;
-        let userd = vram
-            .place(spec.userd, USERD_SIZE)
-            .filter(|place| place.size == USERD_SIZE)
-            .ok_or_else(|| GpuError::Invalid(format!("USERD at {} is in no partition", spec.userd)))?;
+        let Some(userd) = memories.vram.place(device, memories.system, spec.userd, USERD_SIZE)? else {
+            return Ok(None);
+        };
+        if userd.size != USERD_SIZE {
+            return Err(GpuError::Invalid(format!("USERD at {} leaves its partition", spec.userd)));
+        }
         let new = NewChannel {
             class: self.chip.classes.channel,
             space,
@@ -197,7 +200,7 @@ impl Channels {
             leaving: None,
         };
         self.slots.insert(number, slot);
-        Ok(number)
+        Ok(Some(number))
     }
 
     /// Takes a channel away.

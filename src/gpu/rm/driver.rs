@@ -190,6 +190,7 @@ impl RmDriver {
         }
         let mut own = self.cleaner.objects();
         own.extend(self.vram.objects());
+        own.extend(self.system.own_objects());
         let mut left: Vec<String> = self
             .device
             .client
@@ -242,19 +243,19 @@ impl GpuDriver for RmDriver {
     }
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        let Self { device, vram, spaces, channels, .. } = self;
+        let Self { device, vram, system, spaces, channels, .. } = self;
         let in_use = |start, size| {
             channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
         };
-        Ok(vec![vram.share(device, start, size, in_use)?])
+        Ok(vec![vram.share(device, system, start, size, in_use)?])
     }
 
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
-        let Self { device, vram, spaces, channels, .. } = self;
+        let Self { device, vram, system, spaces, channels, .. } = self;
         let in_use = |start, size| {
             channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
         };
-        vram.renew(device, start, size, in_use)
+        vram.renew(device, system, start, size, in_use)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
@@ -343,10 +344,11 @@ impl GpuDriver for RmDriver {
         space.advance_revoke(device, &mut Memories { vram, system }, revocation, budget)
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
         let space = self.space(spec.space)?.handle;
-        let channel = self.channels.create(&mut self.device, &self.vram, space, &spec)?;
-        self.events.watch(true);
+        let Self { device, vram, system, channels, .. } = self;
+        let channel = channels.create(device, &mut Memories { vram, system }, space, &spec)?;
+        self.events.watch(self.channels.any());
         Ok(channel)
     }
 
@@ -449,7 +451,8 @@ impl GpuDriver for RmDriver {
 
 impl Scrubber for RmDriver {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        self.vram.advance_scrub(&self.device, self.cleaner.as_mut(), start, size)
+        let Self { device, vram, system, cleaner, .. } = self;
+        vram.advance_scrub(device, system, cleaner.as_mut(), start, size)
     }
 
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {

@@ -142,14 +142,16 @@ impl Kernel for Mock {
     }
 
     fn alloc_pages(&self, _device: BorrowedFd<'_>, new: NewPages<'_>) -> Result<(), CallError> {
+        self.take(takes::hold(new.size));
         let object = MockObject { parent: new.device, class: 0x71, range: (0, new.size) };
         self.state().objects.insert(new.object, object);
         Ok(())
     }
 
     fn free(&self, _client: Handle, _parent: Handle, object: Handle) -> Result<(), CallError> {
-        let class = self.state().objects.get(&object).map_or(0, |object| object.class);
-        self.take(takes::free(class));
+        let (class, (from, to)) =
+            self.state().objects.get(&object).map_or((0, (0, 0)), |object| (object.class, object.range));
+        self.take(takes::free(class, to - from));
         self.state().free(object)
     }
 

@@ -18,6 +18,7 @@ use super::abi::Handle;
 use super::error::RmError;
 use super::kernel::{Kernel, NewPages};
 use crate::order_threads::OrderThreads;
+use crate::scrub;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_host::reaper;
 use gpuvmk_jail::Role;
@@ -29,6 +30,9 @@ pub const PIECE: u64 = BLOCK;
 
 /// A file of a tenant: the tenant's number, and the file's device and inode.
 pub type FileId = (usize, u64, u64);
+
+/// The number of the aggregator itself, whose files are partitions. Tenants' numbers are addresses.
+pub const OWN: usize = usize::MAX;
 
 /// A piece of a file: the file, and the piece's index in it.
 pub type Key = (FileId, u64);
@@ -54,6 +58,16 @@ pub enum Order {
         /// The mapping to remove.
         memory: Mapping,
     },
+    /// Free the object of a piece of the aggregator's own, if it is one, and give its pages back to the
+    /// kernel: they are zeros then.
+    GiveBack {
+        /// The piece.
+        key: Key,
+        /// File of the piece.
+        file: Arc<OwnedFd>,
+        /// The object, and the mapping to remove.
+        held: Option<(Handle, Mapping)>,
+    },
 }
 
 /// A piece that is held in place.
@@ -70,8 +84,8 @@ pub struct Pinned {
 pub enum Answer {
     /// Of [`Order::Pin`].
     Pinned(Key, Handle, Result<Pinned, RmError>),
-    /// Of [`Order::Free`].
-    Freed(Key, Handle, Result<(), RmError>),
+    /// Of [`Order::Free`] and [`Order::GiveBack`]: the object, where there was one.
+    Freed(Key, Option<Handle>, Result<(), RmError>),
 }
 
 /// The objects that orders need.
@@ -94,21 +108,37 @@ impl PinContext {
     pub fn carry_out(&self, order: Order) -> Answer {
         match order {
             Order::Pin { key, file, object } => {
-                let pinned = self.pin(&file, key.1, object);
+                let pinned = self.pin(&file, key, object);
                 // Where a tenant left meanwhile, this is its last descriptor.
                 reaper::give_up(file);
                 Answer::Pinned(key, object, pinned)
             }
             Order::Free { key, object, memory } => {
-                let freed = self.kernel.free(self.client, self.device, object);
-                let freed = freed.map_err(|error| RmError::new("to free a piece of a VM's memory", error));
+                let freed = self.free(object);
                 drop(memory);
-                Answer::Freed(key, object, freed)
+                Answer::Freed(key, Some(object), freed)
+            }
+            Order::GiveBack { key, file, held } => {
+                let object = held.as_ref().map(|(object, _)| *object);
+                // Pages that the GPU may still reach stay the file's.
+                let given = object.map_or(Ok(()), |object| self.free(object)).and_then(|()| {
+                    drop(held);
+                    scrub::punch(&file, key.1.saturating_mul(PIECE), PIECE).map_err(|source| {
+                        RmError::System { call: "to take a partition's memory back".to_owned(), source }
+                    })
+                });
+                reaper::give_up(file);
+                Answer::Freed(key, object, given)
             }
         }
     }
 
-    fn pin(&self, file: &OwnedFd, index: u64, object: Handle) -> Result<Pinned, RmError> {
+    fn free(&self, object: Handle) -> Result<(), RmError> {
+        let freed = self.kernel.free(self.client, self.device, object);
+        freed.map_err(|error| RmError::new("to free a piece of a VM's memory", error))
+    }
+
+    fn pin(&self, file: &OwnedFd, (id, index): Key, object: Handle) -> Result<Pinned, RmError> {
         let stat = rustix::fs::fstat(file).map_err(|errno| RmError::System {
             call: "how long a VM's memory is".to_owned(),
             source: errno.into(),
@@ -117,7 +147,8 @@ impl PinContext {
         let length = u64::try_from(stat.st_size).unwrap_or(0) / PAGE_SIZE * PAGE_SIZE;
         let size = length.saturating_sub(start).min(PIECE);
         let cannot = |source| RmError::Mapping { what: "a piece of a VM's memory", source };
-        if !self.takes_holes && unbacked(file.as_fd(), start, size, 0).map_err(cannot)? > 0 {
+        let makes_pages = self.takes_holes || id.0 == OWN;
+        if !makes_pages && unbacked(file.as_fd(), start, size, 0).map_err(cannot)? > 0 {
             return Err(RmError::Unfilled { start, size });
         }
         let memory = Mapping::of_file(file.as_fd(), start, size, Access::ReadWrite).map_err(cannot)?;

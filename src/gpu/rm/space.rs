@@ -296,13 +296,10 @@ impl Space {
         let total = u64::from(mapping.pages) << mapping.page_shift;
         let left = total.min(window.end.saturating_sub(va.0)).min(MOST_A_CALL);
         let (memory, offset, size, host) = match target {
-            HostTarget::Vram(at) => {
-                let place = memories
-                    .vram
-                    .place(at, left)
-                    .ok_or_else(|| GpuError::Invalid(format!("VRAM at {at} belongs to no partition")))?;
-                (place.object, place.offset, place.size, place.host)
-            }
+            HostTarget::Vram(at) => match memories.vram.place(device, memories.system, at, left)? {
+                Some(place) => (place.object, place.offset, place.size, place.host),
+                None => return Ok(None),
+            },
             HostTarget::System { iova, .. } => {
                 let located = memories.system.locate(device, iova, left);
                 match located.map_err(GpuError::as_unmappable)? {
@@ -400,10 +397,12 @@ impl Space {
         for run in removed {
             memories.system.note_unmapped(run);
         }
-        // The rest of a cut page is mapped again with small pages.
+        // The rest of a cut page is mapped again with small pages. System memory has no large ones.
         for run in rests {
             let HostTarget::Vram(at) = run.target else { continue };
-            if let Some(VramPlace { object: memory, offset, host, .. }) = memories.vram.place(at, run.len) {
+            if let Some(VramPlace { object: memory, offset, host, .. }) =
+                memories.vram.video_place(at, run.len)
+            {
                 self.call_map(device, &Part { run: *run, memory, offset, host }, false)?;
             }
         }

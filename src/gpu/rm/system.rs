@@ -4,7 +4,8 @@
 //! objects in pieces of [`PIECE`], each when something is first mapped from it, and stays until no range
 //! shows it any more. So the many announcements and withdrawals of a machine's firmware cost nothing, no call
 //! takes long because a VM is large, and memory is held in place only where the GPU uses it. A [`Pinner`]
-//! does what takes long.
+//! does what takes long. Partitions in system memory are such ranges of the aggregator's own files, above all
+//! tenants'.
 //!
 //! Not handled: memory that a device may only read (its pages stay faults), and ranges without a file behind
 //! them.
@@ -17,16 +18,16 @@ use std::sync::Arc;
 use super::abi::Handle;
 use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 use super::device::Device;
-use super::pinner::{Answer, FileId, Key, Order, PIECE, Pinned, Pinner};
+use super::pinner::{Answer, FileId, Key, OWN, Order, PIECE, Pinned, Pinner};
 use crate::space_map::Run;
 use crate::{Budget, GpuError, HostTarget, Progress};
 use gpuvmk_chip::addr::{Iova, PAGE_SIZE};
 use gpuvmk_host::reaper;
 use gpuvmk_pci::dma::MemoryOwner;
 use gpuvmk_pci::mapping::{self, MapError, Mapping};
-use gpuvmk_pci::{DmaError, DmaMapping};
+use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping};
 
-/// Bits of bus addresses.
+/// Bits of tenants' bus addresses. Those of partitions have one more.
 pub const SYSTEM_BITS: u8 = 47;
 
 /// First bus address given out.
@@ -111,8 +112,8 @@ pub struct SystemMemory {
     files: BTreeMap<FileId, File>,
     pieces: BTreeMap<Key, Piece>,
     withdrawn: BTreeMap<u64, Withdrawn>,
-    /// The error of unpinning a piece, until a caller gets it.
-    failed: Option<GpuError>,
+    /// Errors of unpinning pieces, by file, until its owner's caller gets them.
+    failed: BTreeMap<FileId, GpuError>,
     pinner: Box<dyn Pinner>,
 }
 
@@ -133,7 +134,7 @@ impl SystemMemory {
             files: BTreeMap::new(),
             pieces: BTreeMap::new(),
             withdrawn: BTreeMap::new(),
-            failed: None,
+            failed: BTreeMap::new(),
             pinner,
         }
     }
@@ -143,12 +144,27 @@ impl SystemMemory {
     /// # Errors
     /// See [`DmaError`].
     pub fn map(&mut self, mapping: DmaMapping) -> Result<(), DmaError> {
+        let DmaMapping { iova, size, .. } = mapping;
+        if size == 0 || iova.checked_add(size).is_none_or(|end| end > 1 << SYSTEM_BITS) {
+            return Err(DmaError::Invalid { iova, size, why: "it is empty or beyond 47 address bits" });
+        }
+        let owner = mapping.owner.as_ref().map_or(0, MemoryOwner::id);
+        self.announce(mapping, owner)
+    }
+
+    /// Announces a file of the aggregator's own, from its first byte on.
+    ///
+    /// # Errors
+    /// See [`DmaError`].
+    pub fn map_own(&mut self, iova: Iova, size: u64, file: OwnedFd) -> Result<(), DmaError> {
+        let backing = Some(DmaBacking { fd: file, offset: 0 });
+        self.announce(DmaMapping { iova: iova.0, size, writable: true, backing, owner: None }, OWN)
+    }
+
+    fn announce(&mut self, mapping: DmaMapping, id: usize) -> Result<(), DmaError> {
         let DmaMapping { iova, size, writable, backing, owner } = mapping;
         let invalid = |why| DmaError::Invalid { iova, size, why };
-        let end = iova
-            .checked_add(size)
-            .filter(|end| size > 0 && *end <= 1 << SYSTEM_BITS)
-            .ok_or(invalid("it is empty or beyond 47 address bits"))?;
+        let end = iova.checked_add(size).ok_or(invalid("it wraps"))?;
         if !iova.is_multiple_of(PAGE_SIZE) || !size.is_multiple_of(PAGE_SIZE) {
             return Err(invalid("it is not made of whole pages"));
         }
@@ -173,7 +189,7 @@ impl SystemMemory {
                     return Err(cannot(std::io::Error::other(MapError::NotWritable)));
                 }
                 let (device, inode) = facts.identity;
-                let id = (owner.as_ref().map_or(0, MemoryOwner::id), device, inode);
+                let id = (id, device, inode);
                 match self.files.entry(id) {
                     std::collections::btree_map::Entry::Occupied(mut known) => {
                         let known = known.get_mut();
@@ -254,7 +270,8 @@ impl SystemMemory {
                     return Ok(Progress::More);
                 }
             }
-            if let Some(error) = self.failed.take() {
+            let file = self.withdrawn.get(&start).and_then(|range| range.pieces.as_ref()).map(|(id, _)| *id);
+            if let Some(error) = file.and_then(|id| self.failed.remove(&id)) {
                 return Err(error);
             }
             if self.is_being_freed(start) {
@@ -340,6 +357,57 @@ impl SystemMemory {
         }
     }
 
+    /// True while the pinner is at a piece of a range of the aggregator's own.
+    ///
+    /// # Errors
+    /// The driver does not let go of one, or its memory cannot be given back.
+    pub fn is_busy(&mut self, device: &mut Device, iova: Iova, size: u64) -> Result<bool, GpuError> {
+        self.take_answers(device);
+        let Some((id, span)) = self.own_pieces(iova, size) else { return Ok(false) };
+        if let Some(error) = self.failed.remove(&id) {
+            return Err(error);
+        }
+        let mut pieces = self.pieces.range((id, *span.start())..=(id, *span.end()));
+        Ok(pieces.any(|(_, piece)| matches!(piece, Piece::Ordered | Piece::Going)))
+    }
+
+    /// Orders that the pieces of a range of the aggregator's own, none of which is busy or mapped, are let go
+    /// of and their pages given back. Where the range is gone, so are its pages.
+    ///
+    /// # Errors
+    /// It is not made of whole pieces.
+    pub fn give_back(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        if !iova.is_aligned(PIECE) || !size.is_multiple_of(PIECE) {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {iova} are not made of whole pieces")));
+        }
+        let Some((id, span)) = self.own_pieces(iova, size) else { return Ok(()) };
+        let Some(file) = self.files.get(&id).map(|file| Arc::clone(&file.fd)) else { return Ok(()) };
+        for index in span {
+            let key = (id, index);
+            let held = match self.pieces.insert(key, Piece::Going) {
+                Some(Piece::Held { object, memory, .. }) => Some((object, memory)),
+                Some(Piece::Ordered | Piece::Refused(_) | Piece::Going) | None => None,
+            };
+            self.pinner.order(Order::GiveBack { key, file: Arc::clone(&file), held });
+        }
+        Ok(())
+    }
+
+    /// The pieces of a range of the aggregator's own that lies in one announced range.
+    fn own_pieces(&self, iova: Iova, size: u64) -> Option<(FileId, RangeInclusive<u64>)> {
+        let (start, range) = self.ranges.range(..=iova.0).next_back()?;
+        let part = range.part(iova.0.checked_sub(*start)?, size);
+        (iova.0.checked_add(size)? <= start.checked_add(range.size)?).then(|| part.pieces()).flatten()
+    }
+
+    /// Objects of the aggregator's own memory.
+    pub fn own_objects(&self) -> impl Iterator<Item = Handle> + '_ {
+        self.pieces.range(((OWN, 0, 0), 0)..).filter_map(|(_, piece)| match piece {
+            Piece::Held { object, .. } => Some(*object),
+            Piece::Ordered | Piece::Refused(_) | Piece::Going => None,
+        })
+    }
+
     /// True if a range shows a part of a piece.
     fn is_shown(&self, (id, index): Key) -> bool {
         let Some(file) = self.files.get(&id) else { return false };
@@ -379,13 +447,15 @@ impl SystemMemory {
                     self.pieces.insert(key, Piece::Refused(GpuError::from(error).with_causes()));
                 }
                 Answer::Freed(key, object, Ok(())) => {
-                    device.client.forget(object);
+                    if let Some(object) = object {
+                        device.client.forget(object);
+                    }
                     self.pieces.remove(&key);
                 }
                 Answer::Freed(key, _, Err(error)) => {
                     // The handle stays in the books.
                     self.pieces.remove(&key);
-                    self.failed.get_or_insert(error.into());
+                    self.failed.entry(key.0).or_insert(error.into());
                 }
             }
         }

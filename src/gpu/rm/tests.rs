@@ -185,27 +185,76 @@ fn partition_that_somebody_has_kept_and_is_not_freed() {
     assert_ne!(object(&rig), old);
 }
 
+/// A rig without room in BAR1, and with a partition of 128 MiB at 0.
+fn with_host_partition() -> (Rig, Mapping) {
+    let mut rig = Rig::new();
+    rig.mock.state().vram_free = 0;
+    let mapping = host_window(&mut rig);
+    (rig, mapping)
+}
+
+/// What a process that has the partition's window sees.
+fn host_window(rig: &mut Rig) -> Mapping {
+    let window = rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
+    Mapping::of_file(window[0].fd.as_fd(), 0, 128 * MIB, Access::ReadWrite).unwrap()
+}
+
+fn held(rig: &Rig) -> usize {
+    rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR)
+}
+
+fn renew_all(rig: &mut Rig) {
+    for piece in 0..32 {
+        let start = HostVram(piece * 4 * MIB);
+        let again = (0..10).find(|_| rig.driver.renew_vram(start, 4 * MIB).unwrap() == Renewal::Done);
+        assert!(again.is_some(), "piece {piece} does not come back");
+    }
+}
+
 /// Where partitions are system memory, the next one is another file, even if a process has the old one.
 #[test]
 fn partition_in_system_memory_and_another_file_for_the_next_owner() {
-    let mut rig = Rig::new();
-    rig.mock.state().vram_free = 0;
-    let old = rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
-    let kept = Mapping::of_file(old[0].fd.as_fd(), 0, 128 * MIB, Access::ReadWrite).unwrap();
+    let (mut rig, kept) = with_host_partition();
+    let space = rig.driver.create_space().unwrap();
+    assert!(!rig.driver.is_vram_dirty(HostVram(0), 128 * MIB), "a new file is zeros");
     kept.fill(0, 128 * MIB, 0x5a).unwrap();
-    assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 2);
+    rig.map(space, &[vram(0x20_0000, 1024, 12, 63 * MIB)]).unwrap();
+    assert!(rig.driver.renew_vram(HostVram(0), 4 * MIB).is_err(), "it is mapped");
+    rig.driver.destroy_space(space).unwrap();
 
-    for piece in 0..32 {
-        let left = rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR);
-        assert_eq!(left, if piece == 0 { 2 } else { 1 - usize::from(piece > 16) }, "at piece {piece}");
-        assert_eq!(rig.driver.renew_vram(HostVram(piece * 4 * MIB), 4 * MIB).unwrap(), Renewal::Done);
-    }
+    renew_all(&mut rig);
 
-    let new = rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
-    let next = Mapping::of_file(new[0].fd.as_fd(), 0, 128 * MIB, Access::ReadWrite).unwrap();
+    assert_eq!(held(&rig), 0);
+    assert_eq!(rig.driver.left_behind().unwrap(), Vec::<String>::new());
+    let next = host_window(&mut rig);
     assert_eq!((next.read_u32(0x1000), kept.read_u32(0x1000)), (Ok(0), Ok(0)));
     kept.fill(0, 128 * MIB, 0x22).unwrap();
     assert_eq!(next.read_u32(0x1000), Ok(0));
+}
+
+/// What the GPU is shown of it, and no more.
+#[test]
+fn partition_in_system_memory_is_held_where_it_is_named() {
+    let (mut rig, window) = with_host_partition();
+    let space = rig.driver.create_space().unwrap();
+    assert_eq!(held(&rig), 0);
+
+    rig.map(space, &[vram(0x20_0000, 1024, 12, 63 * MIB)]).unwrap();
+
+    assert_eq!(held(&rig), 3, "it begins and ends within pieces");
+    let (object, offset, _) = rig.mock.state().translate(0x20_0000 + MIB).unwrap();
+    assert_eq!(offset, 0, "a piece begins there");
+    assert!(rig.mock.state().handles(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR).contains(&object));
+    let channel = rig.channel(space, EngineSet::COPY1).unwrap();
+    assert_eq!(held(&rig), 4, "the USERD's");
+    assert_eq!(rig.driver.left_behind().unwrap(), Vec::<String>::new());
+
+    rig.driver.destroy_channel(channel).unwrap();
+    rig.driver.destroy_space(space).unwrap();
+    window.fill(0, 128 * MIB, 0x5a).unwrap();
+    rig.driver.scrub_vram(HostVram(0), 128 * MIB).unwrap();
+    assert_eq!(held(&rig), 0, "zeroed memory is given back");
+    assert_eq!(window.read_u32(64 * MIB), Ok(0));
 }
 
 #[test]

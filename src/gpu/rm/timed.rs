@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::abi::Handle;
+use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 use super::device::Device;
 use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
@@ -69,6 +70,16 @@ impl Timed {
     /// Sets how long the GPU takes to zero a piece while others use its engine.
     pub fn zeroing_takes(&self, time: Duration) {
         *self.zero.lock().unwrap_or_else(PoisonError::into_inner) = u64::try_from(time.as_nanos()).unwrap();
+    }
+
+    /// Partitions that are made from now on are system memory: BAR1 has no room for more.
+    pub fn fill_bar1(&self) {
+        self.mock.state().vram_free = 0;
+    }
+
+    /// Pieces of memory that are held in place.
+    pub fn held(&self) -> usize {
+        self.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR)
     }
 
     /// Channels do not leave their engines.

@@ -8,8 +8,8 @@
 //! The object has pages of 2 MiB, so that mappings may have pages of 4 KiB, 64 KiB and 2 MiB. It is not
 //! contiguous. CPU mappings of it are uncached: stores are posted in order, loads cost about a microsecond.
 //!
-//! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU,
-//! but a partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
+//! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory
+//! ([`super::host_partition`]). Many machines have 256 MiB of BAR1 for all of a GPU's users together.
 //!
 //! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. When the object is freed, the
 //! kernel module leaves existing mappings in place, and the file can still be mapped. Both lead to the same
@@ -26,15 +26,14 @@ use super::abi::flags::{OWNER, alloc, attr, attr2};
 use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
+use super::host_partition::{self, Returns};
 use super::kernel::OpenFiles;
-use crate::scrub::{self, SCRUB_PIECE};
-use crate::{GpuError, Renewal, Scrub};
+use super::system::{Located, Place, SystemMemory};
+use crate::scrub::SCRUB_PIECE;
+use crate::{Budget, GpuError, Progress, Renewal, Scrub};
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
-
-/// Bytes of a partition in system memory that become one object.
-const HOST_OBJECT: u64 = 64 << 20;
+use gpuvmk_pci::mapping::Mapping;
 
 /// Page size of memory objects, and so the granule of partitions.
 pub const GRANULE: u64 = 2 << 20;
@@ -81,9 +80,6 @@ struct ScrubRange {
     ticket: Option<Ticket>,
 }
 
-/// Bytes of system memory that are cleared at a time.
-const FILL: u64 = 256 << 10;
-
 /// The parameters of an object of video memory.
 pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
     MemoryParams {
@@ -104,11 +100,8 @@ pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
 #[derive(Debug)]
 pub struct Partition {
     size: u64,
-    /// Memory objects, each of `piece` bytes but the last.
-    objects: Vec<Handle>,
-    piece: u64,
-    /// True where it is system memory.
-    host: bool,
+    /// Its memory object; none where it is system memory, which has one for each piece that is in use.
+    object: Option<Handle>,
     /// True until it was cleared once.
     dirty: bool,
     /// None once it is being given up.
@@ -138,49 +131,8 @@ pub struct VramPlace {
 }
 
 impl Partition {
-    fn place(&self, at: u64) -> Option<VramPlace> {
-        let index = usize::try_from(at.checked_div(self.piece)?).ok()?;
-        let offset = at.checked_rem(self.piece)?;
-        let size = self.piece.saturating_sub(offset).min(self.size.saturating_sub(at));
-        Some(VramPlace { object: *self.objects.get(index)?, offset, size, host: self.host })
-    }
-
     fn free(&self, device: &mut Device) -> Result<(), RmError> {
-        self.objects.iter().try_for_each(|object| device.client.free(*object))
-    }
-
-    /// Goes on with clearing a part of it: what is left, if anything, and why that waits.
-    fn clear(
-        &self,
-        device: &Device,
-        cleaner: &mut dyn Cleaner,
-        range: &mut ScrubRange,
-    ) -> Result<Scrub, GpuError> {
-        let size = range.to.saturating_sub(range.from);
-        let object = self.objects.first().copied();
-        let (done, seen) = match (range.ticket, object) {
-            _ if size == 0 => return Ok(Scrub::Done),
-            (_, Some(_)) if self.host => {
-                let size = size.min(FILL);
-                let filled = self.window()?.memory.fill(range.from, size, 0);
-                filled.map_err(|error| GpuError::Invalid(error.to_string()))?;
-                (size, Scrub::More)
-            }
-            (Some(ticket), _) => (size.min(SCRUB_PIECE), cleaner.look(device, ticket)?),
-            (None, Some(object)) => {
-                range.ticket = cleaner.begin(device, object, range.from, size.min(SCRUB_PIECE))?;
-                return Ok(Scrub::Pending);
-            }
-            (None, None) => return Ok(Scrub::Done),
-        };
-        if !self.host {
-            match seen {
-                Scrub::Pending | Scrub::More => return Ok(seen),
-                Scrub::Done | Scrub::Untouched => range.ticket = None,
-            }
-        }
-        range.from = range.from.saturating_add(done);
-        Ok(if range.from >= range.to { Scrub::Done } else { Scrub::More })
+        self.object.map_or(Ok(()), |object| device.client.free(object))
     }
 
     /// Reads a word of it.
@@ -208,17 +160,29 @@ impl Partition {
         self.free(device)?;
         Ok(Renewal::Done)
     }
+}
 
-    /// Frees the objects of `[from, to)` of system memory, and gives its pages back: a file that another
-    /// process keeps has no memory then, and a little at a time is done here.
-    fn release_host(&self, device: &mut Device, from: u64, to: u64) -> Result<(), GpuError> {
-        let (first, end) = (from.checked_div(self.piece), to.div_ceil(self.piece.max(1)));
-        for index in first.unwrap_or(0)..end {
-            let object = usize::try_from(index).ok().and_then(|index| self.objects.get(index));
-            object.map_or(Ok(()), |object| device.client.free(*object))?;
-        }
-        scrub::give_back(&[self.shared()?], from, to)
+/// Goes on with clearing a part of an object: what is left, if anything, and why that waits.
+fn clear(
+    device: &Device,
+    cleaner: &mut dyn Cleaner,
+    object: Handle,
+    range: &mut ScrubRange,
+) -> Result<Scrub, GpuError> {
+    let size = range.to.saturating_sub(range.from).min(SCRUB_PIECE);
+    if size == 0 {
+        return Ok(Scrub::Done);
     }
+    let Some(ticket) = range.ticket else {
+        range.ticket = cleaner.begin(device, object, range.from, size)?;
+        return Ok(Scrub::Pending);
+    };
+    match cleaner.look(device, ticket)? {
+        seen @ (Scrub::Pending | Scrub::More) => return Ok(seen),
+        Scrub::Done | Scrub::Untouched => range.ticket = None,
+    }
+    range.from = range.from.saturating_add(size);
+    Ok(if range.from >= range.to { Scrub::Done } else { Scrub::More })
 }
 
 /// All of them, by start.
@@ -227,6 +191,8 @@ pub struct Vram {
     partitions: BTreeMap<u64, Partition>,
     /// The ranges that are being cleared, by start and size.
     scrubs: BTreeMap<(u64, u64), VecDeque<ScrubRange>>,
+    /// System memory on its way back to the kernel.
+    returns: Returns,
     open: Box<dyn OpenFiles>,
     next_key: u64,
 }
@@ -240,7 +206,8 @@ impl std::fmt::Debug for Vram {
 impl Vram {
     /// Room for partitions of `size` bytes together, whose files are watched by `open`.
     pub fn new(size: u64, open: Box<dyn OpenFiles>) -> Self {
-        Self { size, partitions: BTreeMap::new(), scrubs: BTreeMap::new(), open, next_key: 0 }
+        let (partitions, scrubs, returns) = (BTreeMap::new(), BTreeMap::new(), Returns::default());
+        Self { size, partitions, scrubs, returns, open, next_key: 0 }
     }
 
     /// The partition that holds `[start, start + size)`, and where in it that begins.
@@ -251,16 +218,42 @@ impl Vram {
         (end <= partition.size).then_some((partition, offset))
     }
 
-    /// Memory objects of all partitions.
+    /// Memory objects of all partitions in VRAM.
     pub fn objects(&self) -> impl Iterator<Item = Handle> + '_ {
-        self.partitions.values().flat_map(|partition| partition.objects.iter().copied())
+        self.partitions.values().filter_map(|partition| partition.object)
     }
 
-    /// Where `start` leads, at most `limit` bytes on.
-    pub fn place(&self, start: HostVram, limit: u64) -> Option<VramPlace> {
+    /// Where `start` leads, at most `limit` bytes on. None while system memory there is being made an object.
+    ///
+    /// # Errors
+    /// It is in no partition, or its memory cannot be held in place.
+    pub fn place(
+        &self,
+        device: &mut Device,
+        system: &mut SystemMemory,
+        start: HostVram,
+        limit: u64,
+    ) -> Result<Option<VramPlace>, GpuError> {
+        let found = self.locate(start, 1);
+        let (partition, offset) =
+            found.ok_or_else(|| GpuError::Invalid(format!("VRAM at {start} belongs to no partition")))?;
+        let limit = limit.min(partition.size.saturating_sub(offset));
+        Ok(match partition.object {
+            Some(object) => Some(VramPlace { object, offset, size: limit, host: false }),
+            None => match system.locate(device, host_partition::iova(start), limit)? {
+                Located::At(Place { object, offset, size }) => {
+                    Some(VramPlace { object, offset, size, host: true })
+                }
+                Located::Waits => None,
+            },
+        })
+    }
+
+    /// Where `start` leads in a partition in VRAM, at most `limit` bytes on.
+    pub fn video_place(&self, start: HostVram, limit: u64) -> Option<VramPlace> {
         let (partition, offset) = self.locate(start, 1)?;
-        let place = partition.place(offset)?;
-        Some(VramPlace { size: place.size.min(limit), ..place })
+        let size = limit.min(partition.size.saturating_sub(offset));
+        Some(VramPlace { object: partition.object?, offset, size, host: false })
     }
 
     fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Partition)> {
@@ -284,6 +277,7 @@ impl Vram {
     pub fn share(
         &mut self,
         device: &mut Device,
+        system: &mut SystemMemory,
         start: HostVram,
         size: u64,
         in_use: impl Fn(HostVram, u64) -> bool,
@@ -301,14 +295,14 @@ impl Vram {
         let old: Vec<(u64, u64)> = self.overlapping(start.0, end).map(|(at, p)| (at, p.size)).collect();
         for (at, length) in old {
             let used = in_use(HostVram(at), length);
-            if used || self.release(device, at)? == Renewal::Held {
+            if used || self.release(device, system, at)? != Renewal::Done {
                 return Err(GpuError::Invalid(format!(
                     "{size:#x} bytes at {start} overlap the partition at {at:#x}, which is in use"
                 )));
             }
         }
-        let mut partition = make(device, size)?;
-        if !partition.host {
+        let mut partition = make(device, system, start, size)?;
+        if partition.object.is_some() {
             let key = self.next_key;
             self.next_key = self.next_key.saturating_add(1);
             let watched =
@@ -327,8 +321,20 @@ impl Vram {
     }
 
     /// Frees the partition at `start` if no process has its file.
-    fn release(&mut self, device: &mut Device, start: u64) -> Result<Renewal, GpuError> {
+    fn release(
+        &mut self,
+        device: &mut Device,
+        system: &mut SystemMemory,
+        start: u64,
+    ) -> Result<Renewal, GpuError> {
         let Some(partition) = self.partitions.get_mut(&start) else { return Ok(Renewal::Done) };
+        if partition.object.is_none() {
+            let (at, size) = (host_partition::iova(HostVram(start)), partition.size);
+            // Mostly all of it went back piece by piece, and little is left to be done.
+            if system.advance_unmap(device, at, size, &mut Budget::unlimited())? != Progress::Done {
+                return Ok(Renewal::Waits);
+            }
+        }
         let renewal = partition.release(device, self.open.as_ref())?;
         if renewal == Renewal::Done {
             self.partitions.remove(&start);
@@ -344,26 +350,33 @@ impl Vram {
     pub fn renew(
         &mut self,
         device: &mut Device,
+        system: &mut SystemMemory,
         start: HostVram,
         size: u64,
         in_use: impl Fn(HostVram, u64) -> bool,
     ) -> Result<Renewal, GpuError> {
         let end = self.check(start, size)?;
         let there: Vec<(u64, u64, bool)> =
-            self.overlapping(start.0, end).map(|(at, p)| (at, p.size, p.host)).collect();
+            self.overlapping(start.0, end).map(|(at, p)| (at, p.size, p.object.is_none())).collect();
         for (at, length, host) in there {
             if in_use(HostVram(at), length) {
                 return Err(GpuError::Invalid(format!("the partition at {at:#x} is still in use")));
             }
-            let to = end.saturating_sub(at).min(length);
-            if host && let Some(partition) = self.partitions.get(&at) {
-                partition.release_host(device, start.0.saturating_sub(at), to)?;
-                if to < length {
+            let last = at.saturating_add(length);
+            if host {
+                // A file that another process keeps has no memory then.
+                let (from, to) = (start.0.max(at), end.min(last));
+                let size = to.saturating_sub(from);
+                if self.returns.advance(device, system, HostVram(from), size)? != Progress::Done {
+                    return Ok(Renewal::Waits);
+                }
+                if to < last {
                     continue;
                 }
             }
-            if self.release(device, at)? == Renewal::Held {
-                return Ok(Renewal::Held);
+            match self.release(device, system, at)? {
+                Renewal::Done => {}
+                renewal => return Ok(renewal),
             }
         }
         Ok(Renewal::Done)
@@ -375,7 +388,8 @@ impl Vram {
     /// The range is not tenant memory, or hardware failed.
     pub fn advance_scrub(
         &mut self,
-        device: &Device,
+        device: &mut Device,
+        system: &mut SystemMemory,
         cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
@@ -392,7 +406,7 @@ impl Vram {
             let ranges = ranges.collect();
             self.scrubs.insert(key, ranges);
         }
-        let seen = self.scrub_some(device, cleaner, key);
+        let seen = self.scrub_some(device, system, cleaner, key);
         if !matches!(seen, Ok(Scrub::Pending | Scrub::More)) {
             self.scrubs.remove(&key);
         }
@@ -401,15 +415,24 @@ impl Vram {
 
     fn scrub_some(
         &mut self,
-        device: &Device,
+        device: &mut Device,
+        system: &mut SystemMemory,
         cleaner: &mut dyn Cleaner,
         key: (u64, u64),
     ) -> Result<Scrub, GpuError> {
         let Some(ranges) = self.scrubs.get_mut(&key) else { return Ok(Scrub::Done) };
         let Some(range) = ranges.front_mut() else { return Ok(Scrub::Done) };
         // One that is gone meanwhile has nothing to clear.
-        let seen = match self.partitions.get(&range.first) {
-            Some(partition) => partition.clear(device, cleaner, range)?,
+        let seen = match self.partitions.get(&range.first).map(|partition| partition.object) {
+            Some(Some(object)) => clear(device, cleaner, object, range)?,
+            Some(None) => {
+                let at = HostVram(range.first.saturating_add(range.from));
+                let size = range.to.saturating_sub(range.from);
+                match self.returns.advance(device, system, at, size)? {
+                    Progress::Done => Scrub::Done,
+                    Progress::More | Progress::Waits => Scrub::Pending,
+                }
+            }
             None => Scrub::Done,
         };
         if !matches!(seen, Scrub::Done | Scrub::Untouched) {
@@ -431,7 +454,12 @@ impl Vram {
     }
 }
 
-fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
+fn make(
+    device: &mut Device,
+    system: &mut SystemMemory,
+    start: HostVram,
+    size: u64,
+) -> Result<Partition, GpuError> {
     let room = device.bar1_free()?;
     if room < size.saturating_add(BAR1_RESERVE) {
         log::warn!(
@@ -440,51 +468,21 @@ fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
             room >> 20,
             size >> 20
         );
-        return make_host(device, size);
+        let (file, memory) = host_partition::make(system, start, size)?;
+        let window = Some(Window { file, memory });
+        return Ok(Partition { size, object: None, dirty: false, window, watched: None });
     }
     let mut params = vram_params(size, attr::PAGE_HUGE, GRANULE);
     let object = device.client.alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)?;
     match map(device, object, size) {
-        Ok(window) => Ok(Partition {
-            size,
-            objects: vec![object],
-            piece: size,
-            host: false,
-            dirty: true,
-            window: Some(window),
-            watched: None,
-        }),
+        Ok(window) => {
+            Ok(Partition { size, object: Some(object), dirty: true, window: Some(window), watched: None })
+        }
         Err(error) => {
             device.client.free(object)?;
             Err(error.into())
         }
     }
-}
-
-/// A partition in system memory: the GPU reaches it over the bus.
-fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
-    let file = create_memory_file(c"gpuvmk-partition", size)?;
-    let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
-        .map_err(|source| RmError::Mapping { what: "a partition", source })?;
-    let node = device.file().try_clone_to_owned()?;
-    let (objects, window) = (Vec::new(), Some(Window { file, memory }));
-    let mut partition =
-        Partition { size, objects, piece: HOST_OBJECT, host: true, dirty: true, window, watched: None };
-    let mut at = 0;
-    while at < size {
-        let length = size.saturating_sub(at).min(HOST_OBJECT);
-        let memory = &partition.window()?.memory;
-        let made = device.client.alloc_pages(node.as_fd(), device.device, memory, at, length);
-        match made {
-            Ok(object) => partition.objects.push(object),
-            Err(error) => {
-                partition.free(device)?;
-                return Err(error.into());
-            }
-        }
-        at = at.saturating_add(length);
-    }
-    Ok(partition)
 }
 
 fn map(device: &Device, object: Handle, size: u64) -> Result<Window, RmError> {

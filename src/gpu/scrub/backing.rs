@@ -1,6 +1,9 @@
 //! VRAM that is shared from files of the host. Untouched memory is known to be zero, and unused memory goes
 //! back to the host's kernel.
 
+use std::io;
+use std::os::fd::OwnedFd;
+
 use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags, seek, statx};
 use rustix::io::Errno;
 use vmm_sys_util::fallocate::{FallocateMode, fallocate};
@@ -48,10 +51,14 @@ pub(crate) fn give_back(pieces: &[SharedMemory], from: u64, to: u64) -> Result<(
         if low < high {
             let offset = piece.offset.saturating_add(low.saturating_sub(begin));
             let length = high.saturating_sub(low);
-            fallocate(&piece.fd, FallocateMode::PunchHole, true, offset, length)
-                .map_err(|error| GpuError::Io(error.into()))?;
+            punch(&piece.fd, offset, length)?;
         }
         begin = end;
     }
     Ok(())
+}
+
+/// Gives a file's pages back to the host's kernel.
+pub(crate) fn punch(file: &OwnedFd, offset: u64, size: u64) -> io::Result<()> {
+    Ok(fallocate(file, FallocateMode::PunchHole, true, offset, size)?)
 }

@@ -99,8 +99,8 @@ impl GpuDriver for EngineScrub {
         self.inner.advance_revoke(space, revocation, budget)
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
-        self.inner.create_channel(spec)
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
+        self.inner.advance_channel(spec)
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) use self::backing::give_back;
+pub(super) use self::backing::{give_back, punch};
 use self::by_hand::ByHand;
 pub use self::channel::REST;
 use self::channel::{Channel, Plan};

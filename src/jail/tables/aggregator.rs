@@ -83,6 +83,7 @@ pub(crate) const PINNER: &[&[Rule]] = &[
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs NVIDIA's driver": "a second descriptor of the same file";
         SYS_lseek rare "needs NVIDIA's driver": "whether its back end has filled it";
+        SYS_fallocate rare "needs NVIDIA's driver": "a partition in system memory that is to be zero";
         SYS_close rare "needs NVIDIA's driver": "the same";
         SYS_write rare "needs NVIDIA's driver": "wakes the owner, log";
     },

@@ -143,9 +143,9 @@ impl GpuDriver for Executor {
         Ok(progress)
     }
 
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+    fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
         self.spaces.check(spec.space)?;
-        self.channels.create(&self.core, &spec)
+        self.channels.create(&self.core, &spec).map(Some)
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

@@ -9,7 +9,7 @@ use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, TenantId};
 use gpuvmk_gpu::register::RegisterDriver;
 use gpuvmk_gpu::scrub::testing::{PATIENCE, is_untouched};
 use gpuvmk_gpu::scrub::{EngineScrub, REST, SCRUB_PIECE, ScrubReport};
-use gpuvmk_gpu::{ChannelSpec, GpuDriver, OwnershipLedger, Scrub, Scrubber as _};
+use gpuvmk_gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, OwnershipLedger, Scrub, Scrubber as _};
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 

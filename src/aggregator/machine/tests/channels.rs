@@ -207,3 +207,43 @@ fn lost_gpu_is_told_to_everybody_once() {
     assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Lost), Output::Event(b, Event::Lost)]);
     assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Hardware);
 }
+
+#[test]
+fn channel_whose_memory_is_not_reachable_yet_is_waited_for_between_other_work() {
+    let (mut machine, fake, a, b) = two_tenants();
+    fake.state().channel_rounds = 3;
+
+    assert_eq!(machine.request(a, create_channel(1), None, T0), Outcome::Later);
+    done(&mut machine, b, map(0x5000, system(0)));
+    assert_eq!(fake.state().channels.len(), 2, "it is not there yet");
+    for _ in 0..3 {
+        assert_eq!(outputs(&mut machine), []);
+        settle(&mut machine, T0);
+    }
+
+    assert_eq!(outputs(&mut machine), [Output::Reply(a, Reply::Done)]);
+    assert_eq!(fake.state().channels.len(), 3);
+    done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(1), enabled: true });
+}
+
+#[test]
+fn channel_that_is_waited_for_is_not_made_for_who_has_left_or_failed() {
+    for leaves in [true, false] {
+        let (mut machine, fake, a, _) = two_tenants();
+        fake.state().channel_rounds = 3;
+        assert_eq!(machine.request(a, create_channel(1), None, T0), Outcome::Later);
+
+        if leaves {
+            machine.leave(a, false, T0);
+        } else {
+            (0..100).for_each(|_| drop(machine.request(a, Request::Hello(hello("again")), None, T0)));
+        }
+        settle(&mut machine, T0);
+
+        let told = outputs(&mut machine);
+        let gone = matches!(told[..], [Output::Gone(to)] if to == a);
+        let refused = matches!(told[..], [Output::Reply(to, Reply::Refused { .. })] if to == a);
+        assert!(if leaves { gone } else { refused }, "{told:?}");
+        assert_eq!(fake.state().channels.len(), 1, "the neighbour's");
+    }
+}

@@ -72,8 +72,6 @@ fn guest_memory(iova: u64, size: u64) -> DmaMapping {
 
 impl Rig {
     fn new() -> Self {
-        let function: Arc<dyn PciFunction> =
-            SoftGpu::new(SoftGpuConfig { vram: 64 * MIB, ..SoftGpuConfig::default() }).unwrap();
         let clock = Arc::new(ManualClock::default());
         let (told, refused) = (Arc::default(), Arc::default());
         let teller = LateTeller {
@@ -82,7 +80,7 @@ impl Rig {
             told: Arc::clone(&told),
             refused: Arc::clone(&refused),
         };
-        Self { reach: Reach::new(function, Box::new(teller)), clock, told, refused }
+        Self { reach: Reach::new(Box::new(teller)), clock, told, refused }
     }
 
     fn told(&self) -> Vec<(u64, u64)> {
