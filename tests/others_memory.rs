@@ -69,6 +69,19 @@ fn page_that_nobody_has_is_lost_and_not_made() {
     assert_eq!(&rig.read(3), b"there");
 }
 
+/// What pins memory for a device has the kernel get its pages, as this call has.
+#[test]
+fn page_that_nobody_has_is_not_made_by_the_kernel_for_us() {
+    let rig = Rig::new(Access::ReadWrite);
+    let backing = DmaBacking { fd: rig.file.try_clone().unwrap().into(), offset: 0 };
+    let (memory, offset) = rig.owner.memory(&backing, PAGES * PAGE, true).unwrap();
+
+    memory.populate(offset + 3 * PAGE, PAGE).unwrap();
+    assert!(memory.populate(offset + 2 * PAGE, 3 * PAGE).is_err());
+
+    assert_eq!(rig.pages(), 1, "pages were made in this process's name");
+}
+
 #[test]
 fn page_that_somebody_fills_is_there_again_once_it_is_mended() {
     let rig = Rig::new(Access::ReadWrite);

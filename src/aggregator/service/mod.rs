@@ -237,13 +237,11 @@ impl Service {
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends, own, control, recorder } = sockets;
         reaper::start()?;
-        // Only a software GPU meets pages one by one, and has a ledger; a card has all of a VM's memory held
-        // in place, and so made.
-        if ledger.is_some()
-            && let Err(error) = absent::refuse_here()
-        {
+        // A software GPU meets pages one by one; a card has them held in place, which makes those that are
+        // not there.
+        if let Err(error) = absent::refuse_here() {
             log::warn!(
-                "VMs' memory that is touched here first is charged to this process, not to theirs: no userfaultfd: {error}"
+                "VMs' memory that is touched or held in place here first is charged to this process, not to theirs: no userfaultfd: {error}"
             );
         }
         // No tenant may see what a former owner of the GPU left in its memory.

@@ -30,6 +30,7 @@ use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
 use files::MockFiles;
 use gpuvmk_chip::Chip;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_host::clock::ManualClock;
 use state::MockObject;
 pub use state::State;
@@ -143,6 +144,10 @@ impl Kernel for Mock {
 
     fn alloc_pages(&self, _device: BorrowedFd<'_>, new: NewPages<'_>) -> Result<(), CallError> {
         self.take(takes::hold(new.size));
+        if let Some(file) = &self.state().punched {
+            crate::scrub::punch(file, 0, PAGE_SIZE)?;
+            new.memory.populate(new.offset, new.size)?;
+        }
         let object = MockObject { parent: new.device, class: 0x71, range: (0, new.size) };
         self.state().objects.insert(new.object, object);
         Ok(())

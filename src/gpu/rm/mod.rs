@@ -8,9 +8,9 @@
 //!
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side.
 //! `client` and `device` are objects and calls. `vram`, `system`, `space`, `channel`, `channels` and `events`
-//! are the parts, and `driver` joins them. `host_partition` is a partition where there is no VRAM. `worker` is a channel of our own that clears memory. `pinner` pins
-//! tenants' memory. `host_paths`, `inventory` and `discovery` find GPUs and take one. `raw` is for programs
-//! that measure.
+//! are the parts, and `driver` joins them. `host_partition` is a partition where there is no VRAM. `worker`
+//! is a channel of our own that clears memory. `pinner` pins tenants' memory. `host_paths`, `inventory` and
+//! `discovery` find GPUs and take one. `raw` is for programs that measure.
 //!
 //! A guest's commands run unchanged, so the GPU must have the classes of the vGPU's chip.
 //!

@@ -6,7 +6,8 @@
 //!
 //! Pages that are not there would be made by whoever pins them, in the aggregator's name. So a piece with a
 //! hole is refused: a device back end has filled its guest's memory in blocks of [`PIECE`] bytes before it
-//! asks for it. What is taken out of the file between the look and the call is made here all the same.
+//! asks for it. What is taken out of the file between the look and the call is not made either: the mapping
+//! that is pinned makes no pages ([`Mapping::of_others`]), and the call fails.
 //!
 //! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own
 //! locks.
@@ -151,7 +152,8 @@ impl PinContext {
         if !makes_pages && unbacked(file.as_fd(), start, size, 0).map_err(cannot)? > 0 {
             return Err(RmError::Unfilled { start, size });
         }
-        let memory = Mapping::of_file(file.as_fd(), start, size, Access::ReadWrite).map_err(cannot)?;
+        let map = if makes_pages { Mapping::of_file } else { Mapping::of_others };
+        let memory = map(file.as_fd(), start, size, Access::ReadWrite).map_err(cannot)?;
         let new =
             NewPages { client: self.client, device: self.device, object, memory: &memory, offset: 0, size };
         self.kernel

@@ -24,6 +24,7 @@ use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
 
+mod holes;
 mod opening;
 mod random;
 

@@ -82,6 +82,8 @@ pub(crate) const PINNER: &[&[Rule]] = &[
         SYS_fstatfs rare "needs NVIDIA's driver": "how large its pages are";
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs NVIDIA's driver": "a second descriptor of the same file";
+        SYS_ioctl(1 Test::Is(0xc020_aa00))
+            rare "needs NVIDIA's driver": "pages that its back end has not filled are not made here";
         SYS_lseek rare "needs NVIDIA's driver": "whether its back end has filled it";
         SYS_fallocate rare "needs NVIDIA's driver": "a partition in system memory that is to be zero";
         SYS_close rare "needs NVIDIA's driver": "the same";
@@ -104,6 +106,8 @@ pub(crate) const CARD_PINNER: &[&[Rule]] = &[
             rare "needs a card at vfio-pci": "whether its sender may write to it";
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs a card at vfio-pci": "a second descriptor of the same file";
+        SYS_ioctl(1 Test::Is(0xc020_aa00))
+            rare "needs a card at vfio-pci": "pages that its back end has not filled are not made here";
         SYS_lseek rare "needs a card at vfio-pci": "whether its back end has filled it";
         SYS_prlimit64(0 Test::Is(0))
             rare "needs a card at vfio-pci": "how much memory may be locked, where that is too little";

@@ -3,7 +3,8 @@
 //! The first access to a page of a shared file allocates it, charged to the control group of the process that
 //! made the access. A process that serves many VMs must not pay for a file of theirs that has a size and no
 //! content. So it may ask the kernel ([`refuse_here`]) to let such an access fail instead, with the signal
-//! for a missing page ([`super::sigbus`]). Pages that are swapped out count as present.
+//! for a missing page ([`super::sigbus`]). Pages that are swapped out count as present. Where the kernel
+//! itself gets the pages, because a driver pins them for a device, the driver's call fails.
 //!
 //! The kernel's means is userfaultfd: mappings are registered for missing pages, with the feature that turns
 //! a miss into a signal, so no thread has to serve faults. It needs no privilege, since it concerns this

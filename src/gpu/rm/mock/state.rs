@@ -58,6 +58,9 @@ pub struct State {
     pub clings: bool,
     /// The file that all nodes are, for tests of its lock.
     pub node: Option<OwnedFd>,
+    /// Memory that becomes an object is really got, as by the module; before that, the first page of this
+    /// file is taken out of it.
+    pub punched: Option<OwnedFd>,
     /// Handle of the next client.
     pub(super) next_client: u32,
 }
