@@ -97,6 +97,10 @@ pub trait GuestChip {
 
     /// Whether the software GPU executes its machine code, and tests have kernels for it.
     fn computes(self) -> bool;
+
+    /// Whether compute shaders of Debian's Mesa, as it comes, run on it there. Mesa's launches and branches
+    /// for Hopper are wrong (docs/nvk.md).
+    fn computes_by_mesa(self) -> bool;
 }
 
 impl GuestChip for Chip {
@@ -138,8 +142,17 @@ impl GuestChip for Chip {
 
     fn computes(self) -> bool {
         // Blackwell's is not executed yet.
-        compute::of_class(self.classes.compute.number).is_some_and(|class| class.sm < 100)
+        sm(self).is_some_and(|sm| sm < 100)
     }
+
+    fn computes_by_mesa(self) -> bool {
+        sm(self).is_some_and(|sm| sm < 90)
+    }
+}
+
+/// The version of its machine code, 89 for SM 8.9, where it has a GSP.
+fn sm(chip: Chip) -> Option<u16> {
+    compute::of_class(chip.classes.compute.number).map(|class| class.sm.into())
 }
 
 #[cfg(test)]

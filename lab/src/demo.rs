@@ -33,13 +33,15 @@ fn programs(chip: Chip, vulkan: bool) -> Vec<&'static str> {
         }
     };
     if vulkan {
-        programs.push(VULKAN);
+        programs.push(if chip.computes_by_mesa() { VULKAN } else { VULKAN_WITHOUT_SHADERS });
     }
     programs
 }
 
-/// What Vulkan does: list, open, fill and copy.
-const VULKAN: &str = "nvk:checks=transfer";
+/// What Vulkan does: list, open, fill, copy and compute.
+const VULKAN: &str = "nvk:checks=transfer,code,compute";
+/// The same where Mesa's shaders do not run.
+const VULKAN_WITHOUT_SHADERS: &str = "nvk:checks=transfer";
 
 /// A vGPU's memory.
 const VRAM_MIB: u32 = 128;

@@ -71,6 +71,8 @@ pub(crate) const UNIFORM: &[Form] = &[
     form(0x1400, Place::UniformHigh, Place::Imm),
     form(0x1800, Place::Imm, Place::UniformHigh),
 ];
+/// RZ where other operations have a third source. Mesa's compiler writes it in some, NVIDIA's leaves zeros.
+pub(crate) const NO_THIRD: &[(Bits, u64)] = &[(Bits::new(64, 8), 255)];
 /// One form, the code is whole.
 pub(crate) const WHOLE: &[Form] = &[form(0, Place::None, Place::None)];
 

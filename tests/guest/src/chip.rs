@@ -23,6 +23,8 @@ pub struct Chip {
     pub window: usize,
     /// The classes of chips whose engines a GSP hands out; none for those that are driven by registers.
     classes: Option<Classes>,
+    /// Version of its machine code, as compilers number it (89 for SM 8.9); none for those of before Turing.
+    pub sm: Option<u16>,
     /// Compute kernels for it, if there are any.
     kernels: Option<&'static Kernels>,
     /// Whether Mesa lists it without being told to take what does not conform.
@@ -63,6 +65,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0xc0..0xe0,
         window: OLD_WINDOW,
         classes: None,
+        sm: None,
         kernels: None,
         is_listed_by_mesa: false,
     },
@@ -71,6 +74,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0x160..0x170,
         window: OLD_WINDOW,
         classes: Some(Classes { copy: 0xc5b5, compute: 0xc5c0, upload: KEPLER_UPLOAD, launch: Launch::Pcas }),
+        sm: Some(75),
         kernels: Some(&SM75),
         is_listed_by_mesa: true,
     },
@@ -85,6 +89,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
+        sm: Some(86),
         kernels: Some(&SM86),
         is_listed_by_mesa: true,
     },
@@ -98,6 +103,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
+        sm: Some(90),
         kernels: Some(&SM90),
         is_listed_by_mesa: false,
     },
@@ -111,6 +117,7 @@ static CHIPS: [Chip; 6] = [
             upload: KEPLER_UPLOAD,
             launch: Launch::Pcas2,
         }),
+        sm: Some(89),
         kernels: Some(&SM89),
         is_listed_by_mesa: true,
     },
@@ -120,6 +127,7 @@ static CHIPS: [Chip; 6] = [
         chipsets: 0x1b0..0x1c0,
         window: NEW_WINDOW,
         classes: Some(Classes { copy: 0xcab5, compute: 0xcec0, upload: 0xcd40, launch: Launch::Pcas2 }),
+        sm: Some(120),
         kernels: None,
         is_listed_by_mesa: true,
     },
@@ -246,6 +254,14 @@ mod tests {
         assert_eq!(all, [0xc5b5, 0xc7b5, 0xc8b5, 0xc7b5, 0xcab5]);
         assert_eq!(chip(0xc0).class(chip(0xc0).mover()).unwrap(), 0x9039);
         assert!(chip(0xc0).class(Engine::Copy).unwrap_err().to_string().contains("Fermi"));
+    }
+
+    #[test]
+    fn kernels_are_of_the_machine_code_that_the_chip_has() {
+        for chip in &CHIPS {
+            let of_kernels = chip.kernels.map(|kernels| u16::from(kernels.spin.target.sm));
+            assert!(of_kernels.is_none() || of_kernels == chip.sm, "{chip}");
+        }
     }
 
     #[test]

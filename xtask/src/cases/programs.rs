@@ -7,8 +7,8 @@ use gpuvmk_lab::kernel::KernelSeries;
 /// Our own kernels, of which the one that keeps a GPU busy is kept short: the software GPU takes it a
 /// thousand times longer.
 const COMPUTE: &str = "compute:rounds=20:warm=1:repeats=3";
-/// Mesa's Vulkan driver. Its shaders were not tried on the software GPU.
-const NVK: &str = "nvk:checks=transfer";
+/// Mesa's Vulkan driver as it is.
+const NVK: &str = "nvk:checks=transfer,code,compute";
 /// Every program that a guest with a GF100 of its own must pass.
 pub const EVERYTHING_FERMI: &[&str] = &[
     "probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "badexec", "evict", "reload",
@@ -103,10 +103,10 @@ pub const SCAN_AND_FILL: &[&str] =
 /// Finds nothing of whoever was there before, and works.
 pub const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
 pub const AT_WORK: &[&str] = &["probe", "load:secs=90"];
-/// Vulkan on the software GPU, on which its shaders were not tried. What the edited driver makes of them is
-/// right all the same.
+/// Vulkan on a Hopper, for which Mesa's launches and branches are wrong: as it is it moves data, with both
+/// put right it computes.
 pub const VULKAN: &[&str] =
-    &["probe", "nvk:checks=transfer", "nvk:driver=edited:checks=transfer,code", "copy:largest=65537"];
+    &["probe", "nvk:checks=transfer", "nvk:driver=edited:checks=transfer,code,compute", "copy:largest=65537"];
 
 /// Every program that `chip` can run below this kernel.
 pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {

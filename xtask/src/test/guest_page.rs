@@ -28,8 +28,10 @@ const COLUMNS: [&[&str]; 3] = [
     &["badaddr", "badcopy", "badexec", "badlaunch", "hang"],
     &["reload", "suspend", "residue"],
 ];
-/// The program that says which Mesa it was.
+/// The program that says which Mesa it was. It has a word of its own only if it ran shaders.
 const VULKAN: &str = "nvk";
+/// One of its checks that does.
+const SHADER: &str = "constant";
 
 /// A row: a chip with a kernel, and what passed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,7 +90,12 @@ fn rows_of(cases: &[Case], results: &[CaseResult]) -> Rows {
 
 impl Row {
     fn of(passed: &[&ProgramResult]) -> Self {
-        let names: BTreeSet<&str> = passed.iter().map(|result| result.program.as_str()).collect();
+        let counts = |result: &&&ProgramResult| {
+            let shader = result.figures.get("checks").and_then(|checks| checks.get(SHADER));
+            result.program != VULKAN || shader.is_some()
+        };
+        let names: BTreeSet<&str> =
+            passed.iter().filter(counts).map(|result| result.program.as_str()).collect();
         let figure = |program: &str, name: &str| {
             let of = passed.iter().find(|result| result.program == program);
             of.and_then(|result| result.figures.get(name)?.as_str()).unwrap_or("-").to_owned()
@@ -198,11 +205,21 @@ mod tests {
             r#"{"prog":"copy","gpu":0,"ok":true}"#,
             r#"{"prog":"evict","gpu":0,"ok":false}"#,
             r#"{"prog":"badaddr","gpu":0,"ok":true}"#,
-            r#"{"prog":"nvk","gpu":0,"ok":true,"version":"NVK Mesa 26.1.6-1~bpo13+1"}"#,
+            r#"{"prog":"nvk","gpu":0,"ok":true,"version":"NVK Mesa 26.1.6-1~bpo13+1","checks":{"fill":{}}}"#,
         ]);
         let rows = rows_of(&cases, &results);
         let row = &rows[&(Chip::GH100, "7.3.4".to_owned())];
-        assert_eq!(row.cells(), ["1.4.2", "26.1.6", "copy nvk", "badaddr", "-"]);
+        assert_eq!(row.cells(), ["1.4.2", "26.1.6", "copy", "badaddr", "-"]);
+    }
+
+    #[test]
+    fn vulkan_is_told_where_shaders_ran() {
+        let (cases, results) = run(&[
+            r#"{"prog":"probe","gpu":0,"ok":true,"kernel":"7.3.4+deb13-amd64","nouveau":"1.4.2"}"#,
+            r#"{"prog":"nvk","gpu":0,"ok":true,"version":"NVK Mesa 26.1.6-1","checks":{"constant":{}}}"#,
+        ]);
+        let rows = rows_of(&cases, &results);
+        assert_eq!(rows[&(Chip::GH100, "7.3.4".to_owned())].cells(), ["1.4.2", "26.1.6", "nvk", "-", "-"]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ const BARRIER: Slot = any(Role::Barrier, SlotKind::Barrier(16));
 const MOVED: Slot = any(Role::Barrier, SlotKind::Barrier(24));
 /// Condition besides the guard.
 const WHEN: Slot = PS0.show(Show::Used);
+/// The same of the whole warp.
+const WARPS: Slot = any(Role::PSrc1, SlotKind::UPred(24, Some(27)));
 const BRANCH: &[Field] = &[f(K::Branch, 32, 2), flag(K::AnyLane, 84)];
 const NO_INC: &[Field] = &[flag(K::NoInc, 86)];
 const NO_DEC: &[Field] = &[flag(K::NoDec, 86)];
@@ -27,7 +29,9 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Bra, 0x1947, SM80TO89, WHOLE, &[WHEN, ua(Not), NEAR], BRANCH),
     row(O::Bra, 0x1947, (crate::Arch::Sm90, crate::Arch::Sm90), WHOLE, &[WHEN, ua(Not), FAR], BRANCH),
     row(O::Bra, 0x1947, SM100, WHOLE, &[WHEN, ua(None), FAR], BRANCH),
-    row(O::Bra, 0x1547, SM100, WHOLE, &[WHEN, any(Role::PSrc1, SlotKind::UPred(24, Some(27))), FAR], BRANCH),
+    row(O::Bra, 0x1547, TO89, WHOLE, &[WHEN, WARPS, NEAR], BRANCH),
+    row(O::Bra, 0x1547, (crate::Arch::Sm90, crate::Arch::Sm90), WHOLE, &[WHEN, WARPS, FAR], BRANCH),
+    row(O::Bra, 0x1547, SM100, WHOLE, &[WHEN, WARPS, FAR], BRANCH),
     row(O::Brx, 0x949, TO89, WHOLE, &[WHEN, a(None), NEAR], &[]),
     row(O::Brx, 0x949, SM90, WHOLE, &[WHEN, a(None), FAR], &[]),
     row(O::Brxu, 0x1958, SM90, WHOLE, &[WHEN, ua(None), FAR], &[]),

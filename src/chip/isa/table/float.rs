@@ -1,35 +1,26 @@
 //! Single precision.
 
 use crate::dsl::*;
-use crate::row::Field;
+use crate::row::{Field, Slot};
 
 const FTZ: Field = flag(K::Ftz, 80);
 const RND: Field = f(K::Rounding, 78, 2);
 const SAT: Field = flag(K::Sat, 77);
 const FMZ: Field = flag(K::Fmz, 76);
+const FACTORS: &[Slot] = &[D, a(NegAbs), b(NegAbs)];
+const MULTIPLY: &[Field] = &[FTZ, FMZ, f(K::Scale, 84, 3).codes(&[255, 3, 2, 1, 0, 6, 5, 4]), RND, SAT];
+const CHOICE: &[Slot] = &[D, a(NegAbs), b(NegAbs), PS0];
+const EXTREME: &[Field] = &[FTZ, flag(K::Nan, 81), flag(K::XorSign, 82)];
 
 pub(crate) static ROWS: &[Row] = &[
-    row(O::Fadd, 0x021, ALL, SUM, &[D, a(NegAbs), b(NegAbs)], &[FTZ, RND, SAT]).number(Number::Single),
-    row(
-        O::Fmul,
-        0x020,
-        ALL,
-        TWO,
-        &[D, a(NegAbs), b(NegAbs)],
-        &[FTZ, FMZ, f(K::Scale, 84, 3).codes(&[255, 3, 2, 1, 0, 6, 5, 4]), RND, SAT],
-    )
-    .number(Number::Single),
+    row(O::Fadd, 0x021, ALL, SUM, FACTORS, &[FTZ, RND, SAT]).number(Number::Single),
+    row(O::Fadd, 0x021, ALL, SUM, FACTORS, &[FTZ, RND, SAT]).number(Number::Single).fixed(NO_THIRD),
+    row(O::Fmul, 0x020, ALL, TWO, FACTORS, MULTIPLY).number(Number::Single),
+    row(O::Fmul, 0x020, ALL, TWO, FACTORS, MULTIPLY).number(Number::Single).fixed(NO_THIRD),
     row(O::Ffma, 0x023, ALL, THREE, &[D, a(NegAbs), b(NegAbs), c(NegAbs)], &[FTZ, FMZ, RND, SAT])
         .number(Number::Single),
-    row(
-        O::Fmnmx,
-        0x009,
-        ALL,
-        TWO,
-        &[D, a(NegAbs), b(NegAbs), PS0],
-        &[FTZ, flag(K::Nan, 81), flag(K::XorSign, 82)],
-    )
-    .number(Number::Single),
+    row(O::Fmnmx, 0x009, ALL, TWO, CHOICE, EXTREME).number(Number::Single),
+    row(O::Fmnmx, 0x009, ALL, TWO, CHOICE, EXTREME).number(Number::Single).fixed(NO_THIRD),
     row(O::Fsel, 0x008, ALL, TWO, &[D, a(NegAbs), b(NegAbs), PS0], &[FTZ]).number(Number::Single),
     row(
         O::Fset,

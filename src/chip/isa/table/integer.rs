@@ -128,6 +128,17 @@ pub(crate) static ROWS: &[Row] = &[
         &[],
     )
     .named("PLOP3.LUT"),
+    // The third source is a predicate of the whole warp.
+    row(
+        O::Plop3,
+        0x81c,
+        ALL,
+        WHOLE,
+        &[PD0, PD1, PS0, PS1, UPS2, any(Role::Table, SlotKind::SplitTable), unsigned(Role::Table2, 16, 8)],
+        &[],
+    )
+    .named("PLOP3.LUT")
+    .fixed(&[(bits(67, 1), 1)]),
     row(
         O::Shf,
         0x019,

@@ -29,6 +29,11 @@ const NO_DESC: &[(crate::Bits, u64)] = &[(bits(76, 1), 0)];
 /// Where atomics have that bit.
 const DESC90: &[(crate::Bits, u64)] = &[(bits(71, 1), 1)];
 
+/// RZ and PT where atomics with a result have it. Mesa's compiler writes them, NVIDIA's leaves zeros there.
+const NO_RESULT: &[(crate::Bits, u64)] = &[(bits(16, 8), 255), (bits(81, 3), 7)];
+/// The same of later versions of Mesa.
+const NO_REGISTER: &[(crate::Bits, u64)] = &[(bits(16, 8), 255)];
+
 /// A register, a pair with [`E`].
 const GLOBAL: Slot = memory(Memory { wide: Some(72), ..PLAIN });
 /// With a descriptor at a bit.
@@ -120,7 +125,13 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Red, 0x98e, SM75, WHOLE, &[GLOBAL, DATA], RED75),
     row(O::Red, 0x198e, SM80TO89, WHOLE, &[desc(64), DATA], RED80).fixed(DESC90),
     row(O::Red, 0x98e, SM80TO89, WHOLE, &[GLOBAL, DATA], RED80),
+    row(O::Red, 0x98e, SM75, WHOLE, &[GLOBAL, DATA], RED75).fixed(NO_RESULT),
+    row(O::Red, 0x98e, SM75, WHOLE, &[GLOBAL, DATA], RED75).fixed(NO_REGISTER),
+    row(O::Red, 0x98e, SM80TO89, WHOLE, &[GLOBAL, DATA], RED80).fixed(NO_RESULT),
+    row(O::Red, 0x98e, SM80TO89, WHOLE, &[GLOBAL, DATA], RED80).fixed(NO_REGISTER),
     row(O::Redg, 0x98e, SM90, WHOLE, &[GLOBAL, DATA], RED_INT),
+    row(O::Redg, 0x98e, HOPPER, WHOLE, &[GLOBAL, DATA], RED_INT).fixed(NO_RESULT),
+    row(O::Redg, 0x98e, HOPPER, WHOLE, &[GLOBAL, DATA], RED_INT).fixed(NO_REGISTER),
     row(O::Redg, 0x198e, HOPPER, WHOLE, &[desc(64), DATA], RED_INT).fixed(DESC90),
     row(O::Redg, 0x198e, SM100, WHOLE, &[desc(64), DATA], RED_INT).fixed(DESC81),
     row(O::Redg, 0x19a6, HOPPER, WHOLE, &[desc(64), DATA], RED_FLOAT).fixed(DESC90),

@@ -40,7 +40,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
     let next = warp.group.pc.wrapping_add(INSTRUCTION);
     match (op.opcode, op.detail) {
         (O::Bra, Detail::Target(distance)) => {
-            let taken = mask & warp.lanes(op.from[0]);
+            let taken = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
         (O::CallRel, Detail::Target(distance)) if op.a.row != ZERO_ROW => {

@@ -26,7 +26,8 @@ pub fn run(options: &Options) -> Result<Figures> {
     }
     let gpu = options.gpu()?;
     let mut program = Command::new(LOADER);
-    if !Chip::of(&Device::open(gpu)?)?.is_listed_by_mesa {
+    let chip = Chip::of(&Device::open(gpu)?)?;
+    if !chip.is_listed_by_mesa {
         program.env("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1");
     }
     let error = program
@@ -34,6 +35,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         .args(["name=nvk".to_owned(), format!("gpu={gpu}")])
         .arg(format!("driver={driver}"))
         .arg(format!("checks={checks}"))
+        .args(chip.sm.map(|sm| format!("sm={sm}")))
         .env("VK_DRIVER_FILES", manifest)
         .env("MESA_SHADER_CACHE_DISABLE", "true")
         .env("HOME", "/tmp")

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use gpuvmk_isa::Arch;
 use serde_json::{Map, Value};
 
 use crate::options::Options;
@@ -26,32 +27,44 @@ use crate::vulkan::{Device, Instance};
 
 /// What a check found out, by name.
 pub type Figures = Map<String, Value>;
-type Check = fn(&Rc<Device>) -> Result<Figures>;
+
+/// A check, by what it must know.
+#[derive(Clone, Copy)]
+enum Check {
+    /// The device.
+    Of(fn(&Rc<Device>) -> Result<Figures>),
+    /// The version of its machine code as well.
+    OfCode(fn(&Rc<Device>, Arch) -> Result<Figures>),
+}
+use Check::{Of, OfCode};
 
 /// Groups of checks.
 const GROUPS: [(&str, &[(&str, Check)]); 5] = [
-    ("transfer", &[("fill", transfer::fill), ("copy", transfer::copy), ("empty", transfer::empty)]),
-    ("code", &[("branches", code::branches)]),
+    (
+        "transfer",
+        &[("fill", Of(transfer::fill)), ("copy", Of(transfer::copy)), ("empty", Of(transfer::empty))],
+    ),
+    ("code", &[("branches", OfCode(code::branches))]),
     (
         "compute",
         &[
-            ("constant", compute::constant),
-            ("vector_add", compute::vector_add),
-            ("saxpy", compute::saxpy),
-            ("matrix_product", compute::matrix_product),
-            ("reduction", compute::reduction),
+            ("constant", Of(compute::constant)),
+            ("vector_add", Of(compute::vector_add)),
+            ("saxpy", Of(compute::saxpy)),
+            ("matrix_product", Of(compute::matrix_product)),
+            ("reduction", Of(compute::reduction)),
         ],
     ),
     (
         "rates",
         &[
-            ("launches", rates::launches),
-            ("stream", rates::stream),
-            ("peak_fp32", rates::peak_fp32),
-            ("peak_int32", rates::peak_int32),
+            ("launches", Of(rates::launches)),
+            ("stream", Of(rates::stream)),
+            ("peak_fp32", Of(rates::peak_fp32)),
+            ("peak_int32", Of(rates::peak_int32)),
         ],
     ),
-    ("doubles", &[("peak_fp64", rates::peak_fp64)]),
+    ("doubles", &[("peak_fp64", Of(rates::peak_fp64))]),
 ];
 
 /// What `all` stands for. Mesa's compiler cannot pass `doubles` on Hopper yet (docs/nvk.md).
@@ -139,7 +152,13 @@ fn run_into(options: &Options, outcome: &mut Outcome) -> Result<()> {
     let mut names = options.checks.iter();
     for name in names.by_ref() {
         let (_, check) = find(name).with_context(|| format!("There is no check '{name}'"))?;
-        let result = check(&device);
+        let result = match check {
+            Of(check) => check(&device),
+            OfCode(check) => options
+                .arch
+                .context("the version of the GPU's machine code was not given (sm=N)")
+                .and_then(|arch| check(&device, arch)),
+        };
         let failed = result.is_err();
         outcome.checks.push((name, result));
         if failed {

@@ -1,17 +1,12 @@
-//! As much of Hopper's instruction set (SM 9.0) as tells where branches lead.
-//!
-//! Instructions have 128 bits; the opcode is in bits 11:0. Distances count units of four bytes from the end
-//! of the instruction. `BRA` has the lowest eight bits of it in bits 23:16 and the others in 81:34, `BSSY`
-//! all in 63:34.
+//! Machine code in what a driver keeps of a pipeline, and where its branches lead.
 
 use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_isa::{Arch, Operand, Role, Word, decode};
 
 /// Bytes of an instruction.
 const LENGTH: usize = 16;
 /// `BRA`, with an ordinary predicate and with one of a whole warp.
 const BRANCHES: [u128; 2] = [0x947, 0x547];
-/// `BSSY`, which names the place where the threads of a warp meet again.
-const MEETING: u128 = 0x945;
 const EXIT: u128 = 0x94d;
 
 /// The one piece of machine code in what a driver keeps of a pipeline. Mesa writes the sizes of the code and
@@ -35,17 +30,15 @@ fn piece(bytes: &[u8]) -> Option<&[u8]> {
     (ends && whole && size(constants)? <= behind.len()).then_some(code)
 }
 
-/// How many branches the code has; each leads to an instruction of it.
-pub fn branches(code: &[u8]) -> Result<usize> {
+/// How many branches the code of that version has; each leads to an instruction of it. A word that is no
+/// instruction is refused as well.
+pub fn branches(code: &[u8], arch: Arch) -> Result<usize> {
     let mut count = 0;
     for (place, word) in (0..).step_by(LENGTH).zip(instructions(code)) {
-        let distance = match opcode(word) {
-            MEETING => signed(word >> 34, 30),
-            // The lower part has no sign: with nine bits the highest is zero.
-            _ if is_branch(word) => signed(word >> 34, 48) << 8 | signed(word >> 16 & 0xff, 9),
-            _ => continue,
-        };
-        let target = place + 16 + 4 * distance;
+        let instruction =
+            decode(arch, Word(word)).with_context(|| format!("at {place:#x} stands {word:#034x}"))?;
+        let Some(Operand::Target(distance)) = instruction.operand(Role::Target) else { continue };
+        let target = place + 16 + distance;
         let inside = usize::try_from(target).is_ok_and(|target| target < code.len());
         if !inside || target % 16 != 0 {
             bail!(
@@ -72,17 +65,13 @@ fn is_branch(word: u128) -> bool {
     BRANCHES.contains(&opcode(word))
 }
 
-/// The lowest `bits` bits, as a number with a sign.
-fn signed(field: u128, bits: u32) -> i64 {
-    let shift = u128::BITS - bits;
-    let value = (field << shift).cast_signed() >> shift;
-    // CAST: fields here have fewer than 64 bits.
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn branches(code: &[u8]) -> Result<usize> {
+        super::branches(code, Arch::Sm90)
+    }
 
     /// Instructions as NVIDIA's compiler makes them for SM 9.0.
     const SELF: u128 = 0x000fc000_0383ffff_fffffffc_00fc7947;
@@ -112,6 +101,16 @@ mod tests {
         let back = 0x000fc200_0383ffff_fffffbd0_00007947;
         let error = branches(&code(&[[NOP; 88].as_slice(), &[back]].concat())).unwrap_err().to_string();
         assert!(error.contains("0x580 leads to -0x42a70"), "{error}");
+        // They are right in code of their own version.
+        let ada = |words: &[u128]| super::branches(&code(words), Arch::Sm89).unwrap();
+        assert_eq!(ada(&[[ahead].as_slice(), &[NOP; 20]].concat()), 1);
+        assert_eq!(ada(&[[NOP; 88].as_slice(), &[back]].concat()), 1);
+    }
+
+    #[test]
+    fn word_that_is_no_instruction_is_named_with_its_place() {
+        let error = format!("{:#}", branches(&code(&[NOP, 0x1ff, EXIT])).unwrap_err());
+        assert!(error.contains("at 0x10 stands") && error.contains("SM90 has no operation"), "{error}");
     }
 
     #[test]
