@@ -227,8 +227,8 @@ pub enum Detail {
     IntegerFloat(convert::Integer, Format, Rounding, u8),
     /// F2FP.
     Pack(convert::Pack),
-    /// MUFU.
-    Function(Function),
+    /// MUFU, and whether it is of a half.
+    Function(Function, bool),
     /// A special register.
     Special(u8),
     /// A load or store.

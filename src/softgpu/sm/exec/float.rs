@@ -80,9 +80,12 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             warp.put_predicate(op.to[0], special, mask);
             return Ok(());
         }
-        (_, Detail::Function(function)) => {
-            // Its source is the second one.
-            each(|lane| function.of_word(b.word(lane)))
+        // Its source is the second one.
+        (_, Detail::Function(function, false)) => each(|lane| function.of_word(b.word(lane))),
+        (_, Detail::Function(function, true)) => {
+            let from = warp.row(pool, op.b.row);
+            let (kept, flip) = (if op.b.absolute { 0x7fff } else { 0xffff }, u32::from(op.b.negate) << 15);
+            each(|lane| function.of_half((from[lane] & kept) ^ flip))
         }
         (_, Detail::Compare { accepted, combine: how, flush, number, .. }) => {
             let found = compare(a, b, accepted, flush);

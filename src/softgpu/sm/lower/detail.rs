@@ -327,7 +327,7 @@ fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
             Detail::Pick(matches!(instruction.get(), FloatCompare::Max), instruction.get())
         }
         O::Fset | O::Fsetp | O::Dsetp => compare(instruction.get::<FloatCompare>() as u8),
-        O::Mufu => Detail::Function(Function::of(instruction.get::<Mufu>() as u32)?),
+        O::Mufu => Detail::Function(Function::of(instruction.get::<Mufu>() as u32)?, flag(Kind::F16)),
         O::Dadd | O::Dmul | O::Dfma => Detail::Double(rounding(instruction)),
         O::Hadd2 | O::Hfma2 | O::Hfma2Mma | O::Hmul2 => Detail::Half(half_mode(instruction)),
         O::Hsetp2 | O::Hset2 => Detail::HalfCompare(

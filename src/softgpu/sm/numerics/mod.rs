@@ -10,6 +10,7 @@ pub mod format;
 pub mod half;
 pub mod integer;
 pub mod mufu;
+mod mufu_measured;
 mod mufu_tables;
 mod quadratic;
 pub mod rounding;

@@ -1,17 +1,20 @@
-//! MUFU: functions by tables of quadratics (contract, measured: each table has every result of an H100 for
-//! all mantissas of its range).
+//! MUFU: functions by tables of quadratics, as an H200 computes them: each table has every result that was
+//! measured, which are those of all mantissas of its range but for TANH below 2^-3.
 
-use super::exact::{Number, POINT, Value};
+mod parts;
+mod turn;
+
 use super::float::{self, NAN};
 use super::format::Format;
 use super::mufu_tables as tables;
 use super::rounding::Rounding;
+use parts::{INFINITY, ONE, SIGN, exponent, fixed, mantissa, number};
+use turn::{tangent, turn};
 
-const SIGN: u32 = (-0.0_f32).to_bits();
-const INFINITY: u32 = f32::INFINITY.to_bits();
 /// The fraction in the upper word of a double.
 const FRACTION_HIGH: u32 = u32::MAX >> 12;
-const ONE: u32 = 1.0_f32.to_bits();
+/// Results from here on are infinite as halves.
+const BEYOND_HALVES: u32 = 65_536.0_f32.to_bits();
 
 /// What MUFU computes. The discriminants are the field's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +67,27 @@ impl Function {
             Self::ReciprocalHigh => reciprocal_high(word),
             Self::ReciprocalRootHigh => reciprocal_root_high(word),
             _ if word & !SIGN > INFINITY => NAN,
+            // Alone among them it takes subnormal numbers.
+            Self::Tangent => tangent(word),
             _ => self.of_number(float::flush(word)),
+        }
+    }
+
+    /// The function of a half in the lower bits of a word: the result of its number, cut. Bits above are 0.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "a half")]
+    pub fn of_half(self, word: u32) -> u32 {
+        let single = Format::SINGLE.word(Format::HALF.value(u64::from(word as u16)), Rounding::Zero) as u32;
+        let result = self.of_word(single);
+        match result & !SIGN {
+            BEYOND_HALVES..=INFINITY => Format::HALF.infinity(result & SIGN != 0) as u32,
+            _ => Format::HALF.word(Format::SINGLE.value(result.into()), Rounding::Zero) as u32,
         }
     }
 
     fn of_number(self, word: u32) -> u32 {
         match self {
-            Self::Cosine => turn(word, 1 << 23),
+            Self::Cosine => turn(word & !SIGN, 1 << 23),
             Self::Sine => turn(word, 0),
             Self::Power => power(word),
             Self::Logarithm => logarithm(word),
@@ -80,25 +97,6 @@ impl Function {
             Self::Tangent => tangent(word),
         }
     }
-}
-
-/// Exponent of a normal number.
-const fn exponent(word: u32) -> i32 {
-    (word << 1 >> 24).cast_signed() - 127
-}
-
-const fn mantissa(word: u32) -> u32 {
-    word << 9 >> 9
-}
-
-/// `magnitude * 2^unit` as a word, cut, subnormal results as 0.
-#[allow(clippy::cast_possible_truncation, reason = "a word of single precision")]
-fn number(negative: bool, magnitude: u128, unit: i32) -> u32 {
-    let number = Number::new(negative, unit + POINT.cast_signed(), magnitude);
-    if number.exponent > 127 {
-        return u32::from(negative) << 31 | INFINITY;
-    }
-    float::flush(Format::SINGLE.word(Value::Number(number), Rounding::Zero) as u32)
 }
 
 fn reciprocal(word: u32) -> u32 {
@@ -154,17 +152,6 @@ fn root(word: u32) -> u32 {
     }
 }
 
-/// A number in units of `2^-bits`, rounded down; its magnitude is cut off at 2^30 units above the point.
-fn fixed(word: u32, bits: i32) -> i64 {
-    let magnitude = i64::from(mantissa(word) | 0x80_0000);
-    let shift = exponent(word) - 23 + bits;
-    if word & !SIGN == 0 {
-        return 0;
-    }
-    let signed = if word & SIGN == 0 { magnitude } else { -magnitude };
-    if shift >= 0 { signed << shift.min(36) } else { signed >> (-shift).min(62) }
-}
-
 fn power(word: u32) -> u32 {
     // The magnitude has 23 bits below the point, others are cut off. That of a negative argument is
     // complemented bit by bit, unless nothing is below the point (measured on an H200).
@@ -201,30 +188,7 @@ fn logarithm(word: u32) -> u32 {
     number(sum < 0, sum.unsigned_abs() >> lost, -36)
 }
 
-/// Sine of a part of a turn that `ahead` 2^-25 were added to (contract, measured: arguments have 25 bits
-/// below the point). The quadrant's curve is not the table of hardware: results differ in their last places.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^24")]
-fn turn(word: u32, ahead: i64) -> u32 {
-    if word & !SIGN == INFINITY {
-        return NAN;
-    }
-    let parts = fixed(word, 25) + ahead;
-    let quadrant = (parts >> 23).rem_euclid(4);
-    let place = parts.rem_euclid(1 << 23);
-    let place = if quadrant & 1 == 0 { place } else { 0x7f_ffff - place };
-    #[allow(clippy::cast_precision_loss, reason = "23 bits")]
-    let sine = (place as f64 * (std::f64::consts::FRAC_PI_2 / f64::from(1 << 23))).sin();
-    number(quadrant & 2 != 0, (sine * f64::from(1 << 24)) as u128, -24)
-}
-
-/// Not hardware's table, which is coarser: results differ in their last places.
-#[allow(clippy::cast_possible_truncation, reason = "the rounding is meant")]
-fn tangent(word: u32) -> u32 {
-    (f64::from(f32::from_bits(word)).tanh() as f32).to_bits()
-}
-
-/// The reciprocal of a double by its upper word, from the singles' table: a seed, of which hardware's last
-/// bits are not known.
+/// The reciprocal of a double by its upper word, from the singles' table.
 fn reciprocal_high(word: u32) -> u32 {
     let sign = word & SIGN;
     let field = field_high(word);

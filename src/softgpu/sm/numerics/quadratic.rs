@@ -18,7 +18,7 @@ pub(super) struct Table<const ROWS: usize> {
     pub c2_shift: u32,
     pub c0: [u32; ROWS],
     pub c1: [i32; ROWS],
-    pub c2: [i16; ROWS],
+    pub c2: [i32; ROWS],
 }
 
 impl<const ROWS: usize> Table<ROWS> {
@@ -29,8 +29,14 @@ impl<const ROWS: usize> Table<ROWS> {
 
     /// The quadratic at an argument of `low_bits` and the row's bits.
     pub fn sum(&self, argument: u32) -> i64 {
-        let row = (argument >> self.low_bits) as usize & (ROWS - 1);
-        let x = argument & ((1 << self.low_bits) - 1);
+        let row = (argument >> self.low_bits) as usize;
+        self.sum_of_row(row, argument)
+    }
+
+    /// That of a row, at the argument's `low_bits`.
+    pub fn sum_of_row(&self, row: usize, argument: u32) -> i64 {
+        let row = row % ROWS;
+        let x = argument % (1 << self.low_bits);
         let constant = i64::from(self.c0[row]) << (self.fine_bits() - self.grid);
         let linear = (i64::from(self.c1[row]) * i64::from(x)) << (self.low_bits + 1);
         let square = (i64::from(self.c2[row]) * square(x, self.dropped)) << self.c2_shift;

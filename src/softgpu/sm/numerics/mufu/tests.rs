@@ -84,3 +84,26 @@ fn specials() {
     }
     assert_eq!(Function::of(10), None);
 }
+
+/// Sums of what an H200 gave for arguments at steps: name, arguments as words or as units of 2^-25, the
+/// first one, the step, how many, and the sum (FNV-1a over words). Below 2^-3, TANH was recorded at 512
+/// arguments or more of each binade; the others were recorded whole, and are looked at in steps here.
+#[test]
+fn an_h200_gave_the_same() {
+    for line in include_str!("h200.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let &[name, form, base, step, count, sum] = &fields[..] else { panic!("{line}") };
+        let (name, half) = name.strip_suffix(".F16").map_or((name, false), |name| (name, true));
+        let names = ["COS", "SIN", "EX2", "LG2", "RCP", "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"];
+        let index = names.iter().position(|one| *one == name).unwrap();
+        let function = Function::of(u32::try_from(index).unwrap()).unwrap();
+        let (base, step) = (u32::from_str_radix(base, 16).unwrap(), step.parse::<u32>().unwrap());
+        let found = (0..count.parse::<u32>().unwrap()).fold(0xcbf2_9ce4_8422_2325_u64, |sum, index| {
+            let at = base.wrapping_add(index.wrapping_mul(step));
+            let argument = if form == "turns" { (at as f32 / (1 << 25) as f32).to_bits() } else { at };
+            let result = if half { function.of_half(argument) } else { function.of_word(argument) };
+            (sum ^ u64::from(result)).wrapping_mul(0x100_0000_01b3)
+        });
+        assert_eq!(format!("{found:016x}"), sum, "{line}");
+    }
+}
