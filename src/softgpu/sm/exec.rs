@@ -131,10 +131,10 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         | O::AtomsPopcInc => {
             atomic::run(warp, context, op, pool, mask)?;
         }
-        O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Fswzadd => {
+        O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Elect | O::Fswzadd => {
             cross::run(warp, op, pool, mask)?;
         }
-        O::Hmma | O::Imma | O::Movm => tensor::run(warp, op, pool)?,
+        O::Hmma | O::Imma | O::Bmma | O::Dmma | O::Movm => tensor::run(warp, op, pool)?,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => special::run(warp, context, op, mask)?,
         O::B2r => control::reduced(warp, op, mask)?,
         _ => return control::run(warp, op, pool, mask),

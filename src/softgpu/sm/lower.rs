@@ -174,7 +174,7 @@ impl Lower<'_> {
 
 /// Operations whose result is the warp's, and whose operands are the lanes'.
 const fn leaves_lanes(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::R2ur | Opcode::S2ur | Opcode::Redux | Opcode::Voteu)
+    matches!(opcode, Opcode::R2ur | Opcode::S2ur | Opcode::Redux | Opcode::Voteu | Opcode::Elect)
 }
 
 const fn is_double(opcode: Opcode) -> bool {

@@ -138,7 +138,7 @@ pub fn outputs_by(twin: Twin, program: &Program) -> Result<Vec<u32>, NoOutputs> 
 /// Whether the software GPU executes an operation.
 #[must_use]
 pub const fn executes(opcode: Opcode) -> bool {
-    !matches!(opcode, Opcode::Bmma | Opcode::Dmma | Opcode::Elect)
+    !matches!(opcode, Opcode::I2i | Opcode::I2ip | Opcode::Up2ur)
 }
 
 #[cfg(test)]

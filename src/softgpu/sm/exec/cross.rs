@@ -67,6 +67,12 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             warp.put_predicate(op.to[0], inside, mask);
             Ok(())
         }
+        (O::Elect, _) => {
+            let lane = Warp::first_lane(lanes);
+            put(warp, op.d, &[u32::try_from(lane).unwrap_or(0); LANES], ALL)?;
+            warp.put_predicate(op.to[0], 1 << lane, lanes);
+            Ok(())
+        }
         (O::R2ur, _) => {
             let lane = Warp::first_lane(lanes);
             put(warp, op.d, &[a[lane]; LANES], ALL)

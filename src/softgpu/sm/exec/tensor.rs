@@ -7,10 +7,12 @@ use gpuvmk_isa::Opcode as O;
 
 use super::context::{Done, put};
 use crate::lower::following;
+use crate::numerics::double;
 use crate::numerics::format::Format;
+use crate::numerics::rounding::Rounding;
 use crate::numerics::tensor::{self, Sum};
 use crate::op::{Detail, Elements, Matrix, Op, Source};
-use crate::row::{ALL, LANES, Row, ZERO, each};
+use crate::row::{ALL, LANES, Row, ZERO, each, low, pair};
 use crate::warp::Warp;
 
 /// Registers of a fragment at most.
@@ -90,6 +92,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
     match op.detail {
         Detail::Matrix(matrix) => multiply(warp, op, pool, matrix),
         _ if op.opcode == O::Movm => transpose(warp, op, pool),
+        _ if op.opcode == O::Bmma => count_bits(warp, op, pool),
+        _ if op.opcode == O::Dmma => multiply_doubles(warp, op, pool),
         _ => Ok(()),
     }
 }
@@ -121,6 +125,42 @@ fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], matrix: Matrix) -> Done {
         }
     }
     keep(warp, op, &result[..count])
+}
+
+/// BMMA.168256.AND.POPC: rows and columns of 256 bits, and how many of them are set in both.
+fn count_bits(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| fragment(warp, pool, source));
+    let mut result = c;
+    for (register, to) in result.iter_mut().enumerate() {
+        for (lane, sum) in to.iter_mut().enumerate() {
+            let column = lane % 4 * 2 + register % 2;
+            for word in 0..EIGHT {
+                let one = a[word / 4 * 2 + register / 2][lane / 4 * 4 + word % 4];
+                let other = b[word / 4][column * 4 + word % 4];
+                *sum = sum.wrapping_add((one & other).count_ones());
+            }
+        }
+    }
+    keep(warp, op, &result)
+}
+
+/// DMMA of 8 x 8 x 4: products are added one after the other, each sum rounded.
+fn multiply_doubles(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+    let [a, b, c] = [op.a, op.b, op.c].map(|source| fragment(warp, pool, source));
+    let mut result = [ZERO; REGISTERS];
+    for lane in 0..LANES {
+        for half in 0..2 {
+            let (row, column) = (lane / 4, lane % 4 * 2 + half);
+            let mut sum = pair(c[2 * half][lane], c[2 * half + 1][lane]);
+            for k in 0..4 {
+                let (one, other) = (4 * row + k, 4 * column + k);
+                let factors = (pair(a[0][one], a[1][one]), pair(b[0][other], b[1][other]));
+                sum = double::fused(factors.0, factors.1, sum, Rounding::Nearest);
+            }
+            (result[2 * half][lane], result[2 * half + 1][lane]) = (low(sum), low(sum >> 32));
+        }
+    }
+    keep(warp, op, &result)
 }
 
 /// MOVM.16.MT88: lane `4 g + t` holds elements `2 t` and `2 t + 1` of row `g`, and gets those of column `g`.

@@ -385,7 +385,9 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
         | O::B2r
         | O::Bpt
         | O::Kill => Detail::None,
-        O::R2ur => Detail::None,
+        // Which lanes may be elected is known where all may.
+        O::Elect if op.from[0].index != TRUE || op.from[0].negate => return None,
+        O::R2ur | O::Elect => Detail::None,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => Detail::Special(number(instruction, Role::Special)),
         O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::RetRel | O::RetAbs => {
             match instruction.operand(Role::Target) {

@@ -46,7 +46,7 @@ pub(super) fn of_products(instruction: &Instruction, op: &Op) -> Option<Detail> 
                 signed: (first, second),
             }));
         }
-        O::Movm => return Some(Detail::None),
+        O::Movm | O::Bmma | O::Dmma => return Some(Detail::None),
         _ => return None,
     };
     Some(Detail::Matrix(Matrix { rows, depth, elements }))
