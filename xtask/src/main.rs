@@ -15,6 +15,7 @@ mod pack;
 mod recording;
 mod report_page;
 mod run_case;
+mod sass;
 mod setup;
 mod soak;
 mod stress;
@@ -45,6 +46,8 @@ enum Command {
     Test(test::Arguments),
     /// Attack a vGPU beside a guest at work, and judge what came of it.
     Attack(attack::Arguments),
+    /// Compare the software GPU's execution of machine code with what a GPU gave.
+    Sass(sass::Arguments),
     /// VMs come, work, crash and go at random; everything that they had must come back.
     Soak(soak::Arguments),
     /// Guests sleep for very many fences; each must be told of the end of its work.
@@ -90,6 +93,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),
         Command::Attack(arguments) => attack::run(&arguments),
+        Command::Sass(arguments) => sass::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Stress(arguments) => stress::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpuvmk_isa::{Arch, Word, decode};
 
@@ -139,6 +140,33 @@ impl Recorded {
         Ok(counts)
     }
 
+    /// Runs all programs on `workers` threads, and counts by operation.
+    ///
+    /// # Errors
+    /// A program gave nothing.
+    pub fn verify_all(&self, extent: Extent, workers: usize) -> Result<BTreeMap<String, Counts>, NoOutputs> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<BTreeMap<String, Counts>, NoOutputs> {
+            let mut mine: BTreeMap<String, Counts> = BTreeMap::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.programs.len() {
+                    return Ok(mine);
+                }
+                merge(&mut mine, self.verify(index, extent)?);
+            }
+        };
+        let mut all = BTreeMap::new();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(work)).collect();
+            for thread in threads {
+                let found = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                merge(&mut all, found?);
+            }
+            Ok(all)
+        })
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -163,6 +191,24 @@ impl Recorded {
         }
         Ok(Self { threads, programs })
     }
+}
+
+fn merge(all: &mut BTreeMap<String, Counts>, more: BTreeMap<String, Counts>) {
+    for (name, counts) in more {
+        all.entry(name).or_default().add(counts);
+    }
+}
+
+/// A table of operations that differ, or are not executed: how many of their words there are, and of those.
+#[must_use]
+pub fn table_of_differences(counts: &BTreeMap<String, Counts>) -> String {
+    let mut table = String::from("operation\twords\tdifferent\tnot executed\n");
+    for (name, Counts { words, different, not_executed, .. }) in counts {
+        if different + not_executed > 0 {
+            table += &format!("{name}\t{words}\t{different}\t{not_executed}\n");
+        }
+    }
+    table
 }
 
 fn word(file: &mut impl Read) -> std::io::Result<u32> {

@@ -3,55 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs::{self, File};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gpuvmk_sass::recorded::{Counts, Extent, Recorded};
+use gpuvmk_sass::recorded::{Extent, Recorded, table_of_differences};
 use gpuvmk_sass::soft::{executes, outputs_by};
 use gpuvmk_sm::Twin;
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz");
 const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differences.tsv");
 
-fn verify(recorded: &Recorded) -> BTreeMap<String, Counts> {
-    let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, Counts>::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= recorded.programs.len() {
-                        return;
-                    }
-                    let more = recorded.verify(index, Extent::Warp).unwrap();
-                    let mut counts = counts.lock().unwrap();
-                    for (name, more) in more {
-                        counts.entry(name).or_default().add(more);
-                    }
-                }
-            });
-        }
-    });
-    counts.into_inner().unwrap()
-}
-
 /// Each operation that differs or is not executed, with how many of its words: one that is mended is to be
 /// taken from the list. `UPDATE_DIFFERENCES=1` writes it.
 #[test]
 fn an_h200_gave_the_same_but_for_known_differences() {
     let recorded = Recorded::read(File::open(VECTORS).unwrap()).unwrap();
-    let counts = verify(&recorded);
+    let counts = recorded.verify_all(Extent::Warp, 2).unwrap();
     assert!(counts.len() > 1000, "{} operations", counts.len());
-    let mut found = String::from("operation\twords\tdifferent\tnot executed\n");
-    for (name, counts) in &counts {
-        if counts.different + counts.not_executed > 0 {
-            writeln!(found, "{name}\t{}\t{}\t{}", counts.words, counts.different, counts.not_executed)
-                .unwrap();
-        }
-    }
+    let found = table_of_differences(&counts);
     if std::env::var_os("UPDATE_DIFFERENCES").is_some() {
         fs::write(DIFFERENCES, &found).unwrap();
     }

@@ -1,0 +1,78 @@
+//! Recorded machine code, run in the software GPU again: `cargo xtask sass`.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use gpuvmk_sass::recorded::{Counts, Extent, Recorded, table_of_differences};
+use serde_json::json;
+
+/// What an H200 gave, and what is known to differ.
+const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz");
+const KNOWN: &str = include_str!("../../tests/differences.tsv");
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run what a GPU ran, and compare.
+    Verify {
+        /// The recording.
+        #[arg(long, value_name = "FILE", default_value = VECTORS)]
+        file: PathBuf,
+        /// The first warp alone, in a second, instead of all threads
+        #[arg(long)]
+        warp: bool,
+        /// Print one JSON object as the last line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let Command::Verify { file, warp, json } = Arguments::parse().command;
+    let recorded = File::open(&file).with_context(|| format!("Cannot open {}", file.display()))?;
+    let recorded = Recorded::read(recorded).with_context(|| format!("Cannot read {}", file.display()))?;
+    let begin = Instant::now();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let extent = if warp { Extent::Warp } else { Extent::All };
+    let counts = recorded.verify_all(extent, workers)?;
+    let table = table_of_differences(&counts);
+    let differs = |line: &&str| !KNOWN.lines().any(|known| known == *line);
+    let unknown: Vec<&str> = table.lines().filter(differs).collect();
+    let mut sum = Counts::default();
+    counts.values().for_each(|counts| sum.add(*counts));
+    println!(
+        "{} instances of {} operations, {} words; {} words differ, {} are not executed ({:.1} s)",
+        sum.instances,
+        counts.len(),
+        sum.words,
+        sum.different,
+        sum.not_executed,
+        begin.elapsed().as_secs_f64()
+    );
+    for line in &unknown {
+        println!("not known to differ: {line}");
+    }
+    let ok = unknown.is_empty();
+    if json {
+        let figures = json!({
+            "ok": ok,
+            "instances": sum.instances,
+            "operations": counts.len(),
+            "words": sum.words,
+            "differences": sum.different,
+            "not_executed": sum.not_executed,
+            "unknown": unknown,
+        });
+        println!("{figures}");
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
