@@ -3,8 +3,8 @@
 //! judge), the neighbours keep theirs, and after a function reset the vGPU is as new.
 
 pub mod falcons;
+pub mod fsp;
 pub mod gf100;
-pub mod gh100;
 mod world;
 
 use gpuvmk::chip::registers::RegisterDef;

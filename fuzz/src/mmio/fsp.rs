@@ -1,14 +1,15 @@
-//! A guest's GH100.
+//! A guest's GPU whose GSP is booted by FSP: a GH100 or a Blackwell.
 
-use gpuvmk::chip::gh100::BOOT_0;
-use gpuvmk::chip::gh100::fsp::{
-    COT_VERSION, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
-    TARGET_NONCOHERENT_SYSTEM, nvdm_header,
-};
-use gpuvmk::chip::gh100::regs::TABLES;
 use gpuvmk::chip::gmmu::{Gmmu, Level, Pde, Pte};
+use gpuvmk::chip::gsp::fsp::{
+    COT_VERSION, COT_VERSION_2, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT,
+    TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM, nvdm_header,
+};
+use gpuvmk::chip::gsp::regs::blackwell::NV_VIRTUAL_FUNCTION_DOORBELL_TOKEN as BLACKWELL_TOKEN;
+use gpuvmk::chip::gsp::{GB203, GH100, GspChip};
 use gpuvmk::chip::registers::RegisterDef;
 use gpuvmk::chip::{Aperture, Chip, PhysicalAddress};
+use gpuvmk::gsp::{abi, hal};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::world::{BASE, RAM_BYTES, VRAM, World};
@@ -57,15 +58,44 @@ const INVALIDATE: u32 = 0xb8_30b0;
 const DOORBELL: u32 = 0xbb_0090;
 const GP_PUT: u64 = 0x8c;
 
-#[derive(Debug, Default)]
-struct Gh100 {
+struct Fsp {
+    chip: Chip,
+    registers: &'static GspChip,
+    driver: rpc::Driver,
+    /// Version of the message that boots GSP.
+    message_version: u16,
+    /// Bits that a token has set.
+    token: u32,
     queues: Queues,
     put: u32,
 }
 
 /// Lets a guest loose on a GH100.
-pub fn run(data: &[u8]) {
-    run_chip(data, Chip::GH100, &mut Gh100::default());
+pub fn gh100(data: &[u8]) {
+    let mut driver = Fsp {
+        chip: Chip::GH100,
+        registers: &GH100,
+        driver: rpc::Driver::usual(),
+        message_version: COT_VERSION,
+        token: 0,
+        queues: Queues::default(),
+        put: 0,
+    };
+    run_chip(data, driver.chip, &mut driver);
+}
+
+/// Lets a guest loose on a Blackwell.
+pub fn blackwell(data: &[u8]) {
+    let mut driver = Fsp {
+        chip: Chip::GB203,
+        registers: &GB203,
+        driver: rpc::Driver { abi: abi::usual(), chip: &hal::GB203 },
+        message_version: COT_VERSION_2,
+        token: BLACKWELL_TOKEN::RUNLIST_DOORBELL.mask(),
+        queues: Queues::default(),
+        put: 0,
+    };
+    run_chip(data, driver.chip, &mut driver);
 }
 
 fn vram(address: u64) -> PhysicalAddress {
@@ -104,7 +134,7 @@ fn tables(world: &World) {
 }
 
 /// Asks FSP to boot GSP.
-fn boot(world: &World, libos: u64) {
+fn boot(world: &World, version: u16, libos: u64) {
     let mut parameters = FmcBootParams::new_zeroed();
     parameters.rm_boot_target = TARGET_COHERENT_SYSTEM.into();
     parameters.is_rm_boot = 1.into();
@@ -114,7 +144,7 @@ fn boot(world: &World, libos: u64) {
     let mut message = CotMessage::new_zeroed();
     message.headers.mctp = MCTP_SINGLE_PACKET.into();
     message.headers.nvdm = nvdm_header(NVDM_COT).into();
-    message.version = COT_VERSION.into();
+    message.version = version.into();
     message.size = 860.into();
     message.boot_params = (BASE + PARAMETERS).into();
     send_fsp(world, message.as_bytes());
@@ -142,7 +172,7 @@ fn invalidate(world: &World, directory: u64, command: u32) {
     world.write_u32(INVALIDATE, command);
 }
 
-impl Gh100 {
+impl Fsp {
     fn rpc(&mut self, world: &World, record: &[u8]) {
         self.queues.push(world, record);
         world.write_u32(GSP_QUEUE_HEAD, 0);
@@ -151,7 +181,7 @@ impl Gh100 {
 
     /// Puts a segment into the ring that all channels share, and rings one.
     fn submit(&mut self, input: &mut Input<'_>, world: &World) {
-        let words = stream::words(input, Chip::GH100);
+        let words = stream::words(input, self.chip);
         let push = PUSH + u64::from(self.put % 8) * 0x2000;
         for (at, word) in (push..).step_by(4).zip(&words) {
             let _ = world.store(at, &word.to_le_bytes());
@@ -161,16 +191,18 @@ impl Gh100 {
         let chid = input.below(8);
         let _ = world.store(USERDS + u64::from(chid) * 0x200 + GP_PUT, &self.put.to_le_bytes());
         let _ = world.store(USERDS + GP_PUT, &self.put.to_le_bytes());
-        world.write_u32(DOORBELL, u32::from(input.below(4)) << 16 | u32::from(chid));
+        let runlist = u32::from(input.below(4));
+        world.write_u32(DOORBELL, self.token | runlist << 16 | u32::from(chid));
     }
 }
 
-impl Driver for Gh100 {
+impl Driver for Fsp {
     fn prepare(&mut self, world: &World) {
         tables(world);
         self.queues = Queues::prepare(world, BASE);
-        boot(world, BASE + LIBOS);
-        for record in rpc::channels(rpc::Driver::usual()) {
+        boot(world, self.message_version, BASE + LIBOS);
+        assert_ne!(self.queues.messages(world), 0, "GSP does not come up");
+        for record in rpc::channels(self.driver) {
             self.rpc(world, &record(&self.queues));
         }
         invalidate(world, DIRECTORY, 1 << 31 | 1);
@@ -179,10 +211,8 @@ impl Driver for Gh100 {
     fn act(&mut self, input: &mut Input<'_>, world: &World) {
         match input.below(16) {
             0 => {
-                boot(
-                    world,
-                    if input.flag() { 0 } else { BASE.wrapping_add(input.near(&gsp_queues::PLACES)) },
-                );
+                let libos = if input.flag() { 0 } else { BASE.wrapping_add(input.near(&gsp_queues::PLACES)) };
+                boot(world, self.message_version, libos);
                 self.queues.restart();
             }
             1 => {
@@ -194,7 +224,7 @@ impl Driver for Gh100 {
                 send_fsp(world, raw.get(..size).unwrap_or_default());
             }
             2..=5 => {
-                let record = rpc::record(input, &self.queues, rpc::Driver::usual());
+                let record = rpc::record(input, &self.queues, self.driver);
                 self.rpc(world, &record);
             }
             6 | 7 => {
@@ -230,11 +260,11 @@ impl Driver for Gh100 {
     }
 
     fn tables(&self) -> &'static [&'static [RegisterDef]] {
-        TABLES
+        self.registers.tables
     }
 
     fn boot_0(&self) -> u32 {
-        BOOT_0
+        self.registers.boot_0
     }
 }
 
