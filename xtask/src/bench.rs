@@ -2,7 +2,8 @@
 //!
 //! `suite`: native and mediated in the same run, taking turns, and many VMs ([`suite`]). `gh100`: what a
 //! GH100's driver costs ([`gh100`]). `sched`: how policies share ([`sched`]). `trace`: what traces cost
-//! ([`trace`]). `shader`: how fast shaders run (`src/softgpu/sm/benches`). `shadow`: what following page
+//! ([`trace`]). `shader`: how fast shaders run, and what their launches
+//! cost (`src/softgpu/sm/benches`, `src/softgpu/benches`). `shadow`: what following page
 //! tables costs (`benches/flush.rs`).
 
 mod access;
@@ -116,7 +117,9 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Gh100 => gh100::run(arguments),
         What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),
-        What::Shader => own::run_of("gpuvmk-sm", "kernels", arguments.json),
+        What::Shader => {
+            own::run_all(&[("gpuvmk-sm", "kernels"), ("gpuvmk-softgpu", "launches")], arguments.json)
+        }
         What::Shadow => own::run("flush", arguments.json),
         What::Trace => trace::run(arguments),
         What::Traps => traps::run(arguments.json),

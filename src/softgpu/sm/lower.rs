@@ -29,7 +29,7 @@ impl Pool {
         if let Some(row) = self.found.get(&word) {
             return *row;
         }
-        // A page of code has 256 instructions with two words each at most.
+        // A page of code has few instructions, with two words each at most.
         let row = POOL.saturating_add(u16::try_from(self.rows.len()).unwrap_or(u16::MAX));
         self.rows.push([word; LANES]);
         self.found.insert(word, row);

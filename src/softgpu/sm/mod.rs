@@ -2,7 +2,7 @@
 //!
 //! A [`Launch`] becomes a [`Grid`], which [`Grid::run`] moves on in slices: it ends, pauses or faults.
 //! Guests' memory is behind [`Memory`]. Code is hostile: it can only reach rows of its own registers, shared
-//! memory of its CTA and what its view of memory allows; a grid holds 64 CTAs and 512 pages of decoded code
+//! memory of its CTA and what its view of memory allows; a grid holds 64 CTAs and 64 MiB of decoded code
 //! at most.
 
 mod crew;

@@ -12,12 +12,15 @@ use crate::memory::View;
 use crate::op::Op;
 use crate::row::Row;
 
-/// Bytes of code that are decoded together.
-pub(crate) const PAGE: u64 = 4096;
-const WORDS: usize = 1024;
+/// Bytes of code that are decoded together: 32 instructions. More would take a small kernel longer than it runs.
+pub(crate) const PAGE: u64 = 512;
+const WORDS: usize = 128;
 
 /// Pages that are kept: 64 MiB at most. More are decoded again.
-const PAGES: usize = 512;
+const PAGES: usize = 4096;
+
+/// Pages that a worker has at hand.
+const NEAR: usize = 32;
 
 /// A page of code, ready to run.
 #[derive(Debug)]
@@ -26,20 +29,21 @@ pub(crate) struct Page {
     pub pool: Vec<Row>,
 }
 
-/// The page of code that a worker ran last.
+/// The pages of code that a worker ran last, each in its place.
 #[derive(Debug, Default)]
-pub(crate) struct Code(Option<(u64, Arc<Page>)>);
+pub(crate) struct Code([Option<(u64, Arc<Page>)>; NEAR]);
 
 impl Code {
     /// The page at an address, which is a multiple of a page's size.
     #[inline]
     pub fn page(&mut self, address: u64, program: &Program, view: &mut dyn View) -> Result<&Page, Cause> {
-        let last = self.0.take().filter(|(at, _)| *at == address);
-        let page = match last {
+        let place = &mut self.0[(address / PAGE) as usize % NEAR];
+        // Taken out and put back: a reference cannot go and stay.
+        let page = match place.take().filter(|(at, _)| *at == address) {
             Some((_, page)) => page,
             None => program.page(address, view)?,
         };
-        Ok(&self.0.insert((address, page)).1)
+        Ok(&place.insert((address, page)).1)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// What a benchmark found.
@@ -39,15 +39,30 @@ fn measure_of(package: &str, name: &str) -> Result<Measured> {
 
 /// Whether all figures of a benchmark are within their limits; its JSON comes last, if that is wanted.
 pub(super) fn run(name: &str, json: bool) -> Result<bool> {
-    run_of("gpuvmk", name, json)
-}
-
-/// The same of a package.
-pub(super) fn run_of(package: &str, name: &str, json: bool) -> Result<bool> {
-    let Measured { text, figures, ok } = measure_of(package, name)?;
+    let Measured { text, figures, ok } = measure(name)?;
     println!("{text}");
     if json {
         println!("{figures}");
     }
     Ok(ok)
+}
+
+/// Runs benchmarks of packages one after the other. Their figures are one object: `ok` if all are, and below
+/// what is wanted is what any of them names.
+pub(super) fn run_all(benchmarks: &[(&str, &str)], json: bool) -> Result<bool> {
+    let (mut all, mut below, mut all_ok) = (serde_json::Map::new(), Vec::new(), true);
+    for (package, name) in benchmarks {
+        let Measured { text, figures, ok } = measure_of(package, name)?;
+        println!("{text}");
+        let Value::Object(figures) = figures else { bail!("The benchmark's figures are no object") };
+        below.extend(figures.get("below").and_then(Value::as_array).into_iter().flatten().cloned());
+        all_ok &= ok;
+        all.extend(figures);
+    }
+    all.insert("ok".to_owned(), all_ok.into());
+    all.insert("below".to_owned(), below.into());
+    if json {
+        println!("{}", Value::Object(all));
+    }
+    Ok(all_ok)
 }
