@@ -35,7 +35,7 @@ const COMPUTE: u32 = 1;
 const COPY: u32 = 4;
 
 /// Words of a vector.
-const COUNT: u32 = 1 << 20;
+const COUNT: u32 = 1024 * 1024;
 
 /// An end at once.
 const EMPTY: Kernel = Kernel {

@@ -12,7 +12,8 @@ use crate::memory::View;
 use crate::op::Op;
 use crate::row::Row;
 
-/// Bytes of code that are decoded together: 32 instructions. More would take a small kernel longer than it runs.
+/// Bytes of code that are decoded together: 32 instructions. More would take a small kernel longer than it
+/// runs.
 pub(crate) const PAGE: u64 = 512;
 const WORDS: usize = 128;
 
