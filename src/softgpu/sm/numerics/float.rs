@@ -43,18 +43,11 @@ impl Mode {
     #[inline(always)]
     fn result(self, word: u32, exact: impl FnOnce() -> Value) -> u32 {
         const LEAST: u32 = f32::MIN_POSITIVE.to_bits();
-        let tiny = || word & !SIGN == LEAST && is_tiny(exact(), self.rounding);
+        let tiny = || word & !SIGN == LEAST && Format::SINGLE.is_tiny(exact(), self.rounding);
         let word = if self.flushes() && tiny() { word & SIGN } else { word };
         let word = if self.flushes() { flush(word) } else { word };
         if self.saturate { saturate(word) } else { word }
     }
-}
-
-/// Whether a number is below 2^-126 when it is rounded to 24 bits, as if exponents had no end (measured on an
-/// H200).
-fn is_tiny(exact: Value, rounding: Rounding) -> bool {
-    let [scale, least] = [64, 64 - 126].map(|exponent| 2_f32.powi(exponent).to_bits());
-    single(exact.times(value(scale)), rounding) & !SIGN < least
 }
 
 /// A subnormal number as 0 of the same sign.

@@ -88,10 +88,22 @@ impl Format {
         word & self.infinity(false) == 0
     }
 
-    /// Whether a number is below the normal ones, before it is rounded.
+    /// Whether a number is below the normal ones when it is rounded as if exponents had no end (measured on
+    /// an H200).
     #[must_use]
-    pub const fn is_tiny(self, value: Value) -> bool {
-        matches!(value, Value::Number(number) if number.is_zero() || number.exponent < self.least_exponent())
+    pub const fn is_tiny(self, value: Value, rounding: Rounding) -> bool {
+        let Value::Number(number) = value else { return false };
+        if number.is_zero() || number.exponent + 1 < self.least_exponent() {
+            return true;
+        }
+        if number.exponent >= self.least_exponent() {
+            return false;
+        }
+        // Just below: it may be rounded up to the least normal number.
+        let one = 1_u128 << (POINT - self.fraction_bits);
+        let (kept, rest) = (number.significand / one, number.significand % one);
+        let up = rounding.up(number.negative, kept % 2 == 1, rest, one >> 1);
+        kept + (up as u128) < 2 << self.fraction_bits
     }
 
     /// A word with a subnormal number as 0 of the same sign.

@@ -97,8 +97,11 @@ impl Mode {
     fn word(self, value: Value) -> u64 {
         let format = if self.single { Format::SINGLE } else { self.format };
         let word = format.word(value, Rounding::Nearest);
-        // A result is subnormal that is so before it is rounded.
-        let word = if self.flush && format.is_tiny(value) { word & format.zero(true) } else { word };
+        let word = if self.flush && format.is_tiny(value, Rounding::Nearest) {
+            word & format.zero(true)
+        } else {
+            word
+        };
         let nan = value == Value::Nan;
         let negative = word & format.zero(true) != 0;
         if self.saturate {
