@@ -9,7 +9,7 @@ compile() { # SOURCE RESULT [OPTION...]
     shift 2
     $glslang -V --quiet --target-env vulkan1.1 "$@" -o "$result" "$source"
 }
-for source in constant vector_add saxpy matrix_product reduction stream; do
+for source in constant vector_add saxpy matrix_product reduction stream integers floats subgroups control atomics; do
     compile "$source.comp" "$source.spv"
 done
 compile peak.comp peak_fp32.spv -DSCALAR=float

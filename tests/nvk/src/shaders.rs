@@ -15,6 +15,11 @@ pub const PEAK_FP32: &[u8] = shader!("peak_fp32");
 pub const PEAK_FP64: &[u8] = shader!("peak_fp64");
 pub const PEAK_INT32: &[u8] = shader!("peak_int32");
 pub const STREAM: &[u8] = shader!("stream");
+pub const INTEGERS: &[u8] = shader!("integers");
+pub const FLOATS: &[u8] = shader!("floats");
+pub const SUBGROUPS: &[u8] = shader!("subgroups");
+pub const CONTROL: &[u8] = shader!("control");
+pub const ATOMICS: &[u8] = shader!("atomics");
 
 /// What a pipeline for a shader needs.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +35,7 @@ pub struct Shader {
     pub branches: bool,
 }
 
-/// Every shader.
+/// Those of the groups `compute`, `rates` and `doubles`.
 pub const ALL: [Shader; 9] = [
     shader("constant", CONSTANT, 1, 0, false),
     shader("vector_add", VECTOR_ADD, 3, 0, false),
@@ -41,6 +46,15 @@ pub const ALL: [Shader; 9] = [
     shader("peak_fp64", PEAK_FP64, 1, 20, true),
     shader("matrix_product", MATRIX_PRODUCT, 3, 4, true),
     shader("reduction", REDUCTION, 2, 0, true),
+];
+
+/// Those of the group `wide`.
+pub const WIDE: [Shader; 5] = [
+    shader("integers", INTEGERS, 2, 0, false),
+    shader("floats", FLOATS, 2, 0, false),
+    shader("subgroups", SUBGROUPS, 2, 0, false),
+    shader("control", CONTROL, 2, 0, true),
+    shader("atomics", ATOMICS, 2, 0, true),
 ];
 
 const fn shader(
@@ -64,7 +78,7 @@ mod tests {
     fn sources_and_spirv_are_those_that_were_generated_together() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
         let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
-        assert!(sums.lines().count() >= 16);
+        assert!(sums.lines().count() >= 26);
         for line in sums.lines() {
             let (noted, name) = line.split_once("  ").unwrap();
             let found: String = Sha256::digest(fs::read(folder.join(name)).unwrap())
@@ -77,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_shader_is_spirv() {
-        for shader in super::ALL {
+        for shader in super::ALL.into_iter().chain(super::WIDE) {
             assert_eq!(shader.spirv.get(..4), Some(&[0x03, 0x02, 0x23, 0x07][..]), "{}", shader.name);
         }
     }

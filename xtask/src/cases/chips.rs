@@ -7,7 +7,9 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
-use super::programs::{CHIP, CHIP_WITHOUT_SHADERS, EVERYTHING_AND_VULKAN, KERNELS, SHORT, TOGETHER};
+use super::programs::{
+    CHIP, CHIP_WITHOUT_SHADERS, EVERYTHING_AND_VULKAN, KERNELS, SHORT, TOGETHER, VULKAN_WIDE,
+};
 use super::{Case, Guest, case};
 
 /// Cases of all chips, some of them nightly's.
@@ -57,6 +59,8 @@ fn of_each_generation() -> Vec<Case> {
         let debian = Guest { firmware: Firmware::Debian(chip), ..Guest::new("vm1", chip, kernel, SHORT) };
         cases.push(single(chip, kernel, "debian-firmware-", debian));
     }
+    let wide = single(Chip::AD104, old, "wide-", with_vulkan(Chip::AD104, old, VULKAN_WIDE));
+    cases.push(Case { nightly: true, ..wide });
     let between = Guest::new("vm1", Chip::AD104, KernelSeries::V7_2, SHORT);
     cases.push(single(Chip::AD104, KernelSeries::V7_2, "", between));
     for (chip, kernel) in

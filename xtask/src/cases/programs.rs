@@ -108,6 +108,9 @@ pub const AT_WORK: &[&str] = &["probe", "load:secs=90"];
 pub const VULKAN: &[&str] =
     &["probe", "nvk:checks=transfer", "nvk:driver=edited:checks=transfer,code,compute", "copy:largest=65537"];
 
+/// Mesa's driver with shaders that use more of the instruction set.
+pub const VULKAN_WIDE: &[&str] = &["probe", "nvk:checks=wide"];
+
 /// Every program that `chip` can run below this kernel.
 pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
     match (chip.face, kernel) {

@@ -116,6 +116,7 @@ pub(crate) fn suffix(instruction: &Instruction, slot: &Slot) -> &'static str {
         return names.get(part).copied().unwrap_or_default();
     }
     match (instruction.opcode(), slot.role) {
+        (Opcode::F2f, Role::B) if instruction.operand(Role::Table) == Some(Operand::Number(1)) => ".H1",
         (Opcode::Imma | Opcode::Bmma, Role::A) => ".ROW",
         (Opcode::Imma | Opcode::Bmma, Role::B) => ".COL",
         _ => "",

@@ -42,10 +42,14 @@ const fn convert(op: crate::Opcode, code: u16, fields: &'static [Field]) -> Row 
 /// With the byte or half of the source that is converted.
 const PART: &[Slot] = &[D, b(None), unsigned(Role::Table, 60, 2).show(Show::Never)];
 const OPERANDS: &[Slot] = &[D, b(NegAbs)];
+/// The upper half of the source.
+const UPPER: &[Slot] =
+    &[D, any(Role::B, SlotKind::Reg(32, NegAbs)), unsigned(Role::Table, 60, 2).show(Show::Never)];
 
 pub(crate) static ROWS: &[Row] = &[
     convert(O::F2f, 0x104, F2F),
     convert(O::F2f, 0x110, F2F),
+    row(O::F2f, 0x304, ALL, WHOLE, UPPER, F2F).number(Number::Single).fixed(&[(bits(60, 2), 1)]),
     convert(O::F2i, 0x105, F2I),
     convert(O::F2i, 0x111, F2I),
     row(O::I2f, 0x106, ALL, TWO, PART, I2F),

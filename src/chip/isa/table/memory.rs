@@ -137,6 +137,7 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Redg, 0x19a6, HOPPER, WHOLE, &[desc(64), DATA], RED_FLOAT).fixed(DESC90),
     row(O::Redg, 0x19a6, SM100, WHOLE, &[desc(64), DATA], RED_FLOAT).fixed(DESC81),
     row(O::Atoms, 0x38c, SM75, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]).fixed(&[(bits(64, 8), 255)]),
+    row(O::Atoms, 0x38c, SM75, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x38c, SM80TO89, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x98c, SM90, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x198c, SM90, WHOLE, &[D, shared(64), DATA], &[OP4, ATOMIC]),

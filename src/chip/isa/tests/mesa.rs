@@ -17,6 +17,8 @@ const WORDS: &[(Arch, u128, &str)] = &[
     (Arch::Sm75, 0x0001_c200_009f_6100_0000_0401_04ff_798e, "RED.E.MIN.STRONG.SYS [R4+0x4], R1"),
     (Arch::Sm89, 0x0001_c200_009f_4100_0000_0401_04ff_798e, "RED.E.MIN.STRONG.SYS [R4+0x4], R1"),
     (Arch::Sm90, 0x0003_c800_0090_e100_0000_0401_02ff_798e, "REDG.E.MIN.STRONG.GPU [R2+0x4], R1"),
+    // The upper half of a register.
+    (Arch::Sm89, 0x0000_4400_0010_1000_1000_0002_0003_7304, "F2F.F32.F16 R3, R2.H1"),
     // A branch of the whole warp, whose distance Hopper reads in two parts.
     (Arch::Sm89, 0x000f_c200_0b80_0000_0000_0061_0800_7547, "BRA.U !UP0, 0x70"),
 ];

@@ -142,6 +142,9 @@ impl Lower<'_> {
     /// The modifiers of an instruction, whose operands are in `op`: those of memory are put there.
     pub(super) fn detail(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Detail, Cause> {
         let not_executed = Cause::NotExecuted(op.opcode);
+        if matches!(op.opcode, O::F2f) && number(instruction, Role::Table) == 1 {
+            op.b.swizzle = half::Swizzle::H1H1;
+        }
         if let Some(detail) = self.of_memory(instruction, op)? {
             return Ok(detail);
         }

@@ -9,14 +9,23 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_isa::Arch;
 
 use super::{Figures, sass};
-use crate::shaders;
+use crate::shaders::{self, Shader};
 use crate::vulkan::{self, Buffer, Device, Place};
 
 /// Every word of every shader is an instruction, and every branch leads to one of the same shader.
 pub fn branches(device: &Rc<Device>, arch: Arch) -> Result<Figures> {
+    of(device, arch, &shaders::ALL)
+}
+
+/// The same of those of the group `wide`.
+pub fn wide(device: &Rc<Device>, arch: Arch) -> Result<Figures> {
+    of(device, arch, &shaders::WIDE)
+}
+
+fn of(device: &Rc<Device>, arch: Arch, all: &[Shader]) -> Result<Figures> {
     let buffer = Buffer::new(device, Place::Gpu, 64)?;
     let mut counts = Figures::new();
-    for shader in shaders::ALL {
+    for shader in all {
         let (buffers, constants) = (vec![&buffer; shader.buffers], vec![0; shader.constants]);
         let kept = vulkan::kept(device, shader.spirv, &buffers, &constants)?;
         let count = sass::find(&kept)

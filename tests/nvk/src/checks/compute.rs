@@ -11,7 +11,7 @@ use crate::vulkan::{Buffer, Commands, Device, Kernel, Place, Timing};
 
 const WORDS: usize = 1 << 20;
 /// What buffers hold before a shader writes them: a launch that runs nothing is seen by it.
-const UNTOUCHED: u32 = 0x1111_1111;
+pub const UNTOUCHED: u32 = 0x1111_1111;
 
 /// Every invocation stores a constant: no inputs, so only the launch itself can fail.
 pub fn constant(device: &Rc<Device>) -> Result<Figures> {
@@ -112,8 +112,15 @@ fn launch(
     Ok((from_gpu(device, result)?, timing))
 }
 
+/// Runs what was recorded, and compares what it leaves in `result`.
+pub fn compared(device: &Rc<Device>, commands: Commands, result: &Buffer, right: &[u32]) -> Result<Figures> {
+    let timing = commands.run()?;
+    compare::words(&from_gpu(device, result)?, |index| right.get(index).copied().unwrap_or(0))?;
+    Ok(figures(timing))
+}
+
 /// A buffer in GPU memory with `words` in it.
-fn on_gpu(device: &Rc<Device>, words: &[u32]) -> Result<Buffer> {
+pub fn on_gpu(device: &Rc<Device>, words: &[u32]) -> Result<Buffer> {
     let source = Buffer::of(device, words)?;
     let buffer = Buffer::new(device, Place::Gpu, words.len())?;
     let mut commands = Commands::begin(device)?;

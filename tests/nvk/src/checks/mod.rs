@@ -3,6 +3,8 @@
 //! - `transfer`: what a device that only moves data can do;
 //! - `code`: what the driver makes of the shaders, looked at without running it;
 //! - `compute`: shaders whose results are compared word by word;
+//! - `wide`: shaders that use more of the instruction set, and launches whose size is in memory; not part of
+//!   `all`, since not every GPU is known to take what Mesa's compiler makes of them;
 //! - `rates`: the same on larger work, with figures.
 //!
 //! Nothing is run after a failure, so what asks least of the GPU comes first: [`ALL`] has shaders without a
@@ -14,6 +16,7 @@ mod compute;
 mod rates;
 mod sass;
 mod transfer;
+mod wide;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -39,7 +42,7 @@ enum Check {
 use Check::{Of, OfCode};
 
 /// Groups of checks.
-const GROUPS: [(&str, &[(&str, Check)]); 5] = [
+const GROUPS: [(&str, &[(&str, Check)]); 6] = [
     (
         "transfer",
         &[("fill", Of(transfer::fill)), ("copy", Of(transfer::copy)), ("empty", Of(transfer::empty))],
@@ -53,6 +56,18 @@ const GROUPS: [(&str, &[(&str, Check)]); 5] = [
             ("saxpy", Of(compute::saxpy)),
             ("matrix_product", Of(compute::matrix_product)),
             ("reduction", Of(compute::reduction)),
+        ],
+    ),
+    (
+        "wide",
+        &[
+            ("wide_branches", OfCode(code::wide)),
+            ("integers", Of(wide::integers)),
+            ("floats", Of(wide::floats)),
+            ("subgroups", Of(wide::subgroups)),
+            ("control", Of(wide::control)),
+            ("atomics", Of(wide::atomics)),
+            ("indirect", Of(wide::indirect)),
         ],
     ),
     (

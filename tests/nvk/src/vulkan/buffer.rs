@@ -31,6 +31,7 @@ impl Buffer {
     /// A buffer of `words` words, whatever is in them.
     pub fn new(device: &Rc<Device>, place: Place, words: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+            | vk::BufferUsageFlags::INDIRECT_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
         let bytes = words as u64 * 4;

@@ -101,6 +101,21 @@ impl Commands {
 
     /// Launches a kernel on a grid of groups.
     pub fn dispatch(&mut self, kernel: &Kernel, groups: [u32; 3]) {
+        self.bind(kernel);
+        // SAFETY: recording; all that the kernel reads and writes is bound, and it keeps within its buffers.
+        unsafe { self.device.raw.cmd_dispatch(self.raw, groups[0], groups[1], groups[2]) };
+        self.barrier();
+    }
+
+    /// The same, on the grid that the first three words of `groups` are when the launch's turn comes.
+    pub fn dispatch_indirect(&mut self, kernel: &Kernel, groups: &Buffer) {
+        self.bind(kernel);
+        // SAFETY: as above; the buffer is of this device, was made for this use, and holds three words.
+        unsafe { self.device.raw.cmd_dispatch_indirect(self.raw, groups.raw, 0) };
+        self.barrier();
+    }
+
+    fn bind(&mut self, kernel: &Kernel) {
         let device = &self.device.raw;
         let point = vk::PipelineBindPoint::COMPUTE;
         // SAFETY: recording; the pipeline is of this device.
@@ -112,9 +127,6 @@ impl Commands {
             // SAFETY: recording; the layout has a range of just this size.
             unsafe { device.cmd_push_constants(self.raw, kernel.layout, stage, 0, &kernel.constants) };
         }
-        // SAFETY: recording; all that the kernel reads and writes is bound, and it keeps within its buffers.
-        unsafe { device.cmd_dispatch(self.raw, groups[0], groups[1], groups[2]) };
-        self.barrier();
     }
 
     /// Submits what was recorded and waits for it.
@@ -164,14 +176,15 @@ impl Commands {
     /// What comes later, the host included, sees what came before.
     fn barrier(&self) {
         let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+        let readers = vk::PipelineStageFlags::HOST | vk::PipelineStageFlags::DRAW_INDIRECT;
         let access = vk::AccessFlags::SHADER_READ
             | vk::AccessFlags::SHADER_WRITE
             | vk::AccessFlags::TRANSFER_READ
             | vk::AccessFlags::TRANSFER_WRITE;
         let memory = [vk::MemoryBarrier::default()
             .src_access_mask(access)
-            .dst_access_mask(access | vk::AccessFlags::HOST_READ)];
-        let (after, none) = (stages | vk::PipelineStageFlags::HOST, vk::DependencyFlags::empty());
+            .dst_access_mask(access | vk::AccessFlags::HOST_READ | vk::AccessFlags::INDIRECT_COMMAND_READ)];
+        let (after, none) = (stages | readers, vk::DependencyFlags::empty());
         // SAFETY: recording; the barrier names no resource.
         unsafe { self.device.raw.cmd_pipeline_barrier(self.raw, stages, after, none, &memory, &[], &[]) };
     }
