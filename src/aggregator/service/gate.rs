@@ -20,6 +20,7 @@ use super::porter::Porter;
 use crate::protocol::{RefusalKind, Reply};
 use crate::{seqpacket, wire};
 use gpuvmk_host::socket_path::Listener;
+use gpuvmk_host::urgency;
 use gpuvmk_jail::{self as jail, Role};
 
 /// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
@@ -141,6 +142,8 @@ impl Gate {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (gate, stopped) = (self.clone(), Arc::clone(&stop));
         let accept = move || {
+            // Porters have them from this thread: back ends wait for them as for the owner's.
+            urgency::request_short_slices();
             jail::enter(Role::Gate);
             gate.accept(&doors, &owner, &stopped);
         };

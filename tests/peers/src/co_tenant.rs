@@ -14,6 +14,7 @@ use crate::tenant::{DATA, Tenant, VRAM_VA};
 
 /// Works until the end of standard input.
 pub fn work(aggregator: &Path) -> Result<()> {
+    gpuvmk::host::urgency::request_short_slices();
     let (link, grant) = connect(aggregator, crate::raw::hello("co-tenant"), &LinkTimeouts::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);

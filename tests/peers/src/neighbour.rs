@@ -35,6 +35,8 @@ const PAGE: u64 = 0x1000;
 
 /// Works until the end of standard input.
 pub fn work(aggregator: &Path) -> Result<()> {
+    // As a device back end asks for them, whose threads wait for answers all the time.
+    gpuvmk::host::urgency::request_short_slices();
     let (link, grant) = connect(aggregator, crate::raw::hello("victim"), &LinkTimeouts::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
