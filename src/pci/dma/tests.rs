@@ -1,6 +1,7 @@
 //! Tests of the DMA space: announcing, taking away, crossing, faults, and a model check.
 
 use super::*;
+use crate::mapping::Mapping;
 use crate::DmaBacking;
 use proptest::prelude::*;
 use std::fs::File;
