@@ -298,7 +298,7 @@ impl Channels {
 
     /// Tells the driver what changed: first what must stop.
     fn apply(&mut self, device: &Device, doorbell: &Doorbell) -> Result<(), GpuError> {
-        let wants = |slot: &Slot| slot.enabled && slot.listed && !slot.stopped;
+        let wants = |slot: &Slot| slot.enabled && slot.listed && !slot.stopped && slot.leaving.is_none();
         let changed = |run: Run, want: bool| {
             self.slots
                 .iter()
@@ -329,17 +329,26 @@ impl Channels {
         Ok(())
     }
 
-    /// Begins to take a channel off its engine. True when it is off already.
+    /// Begins to take a channel off its engine. True when it is off already. It may not run until it is known
+    /// to have left: else hardware would take up its next work between two looks, and a channel with long
+    /// work would seem to stay.
     ///
     /// # Errors
     /// No such channel, or the driver refuses.
-    pub fn preempt(&mut self, device: &Device, channel: HostChannel, now: u64) -> Result<bool, GpuError> {
+    pub fn preempt(
+        &mut self,
+        device: &Device,
+        doorbell: &Doorbell,
+        channel: HostChannel,
+        now: u64,
+    ) -> Result<bool, GpuError> {
         let slot = self.slot(channel)?;
         match slot.run {
-            Run::Running if slot.leaving.is_some() => Ok(false),
+            _ if slot.leaving.is_some() => Ok(false),
             Run::Running => {
-                slot.channel.begin_preemption(device)?;
                 slot.leaving = Some(Leaving { due: now, wait: FIRST_LOOK });
+                self.apply(device, doorbell)?;
+                self.slot(channel)?.channel.begin_preemption(device)?;
                 Ok(false)
             }
             Run::New | Run::Held => Ok(true),
@@ -347,10 +356,11 @@ impl Channels {
     }
 
     /// Checks whether preempted channels have left their engines, for as long as the budget lasts. Each is
-    /// checked ever more rarely.
+    /// checked ever more rarely. Those that have may run again.
     pub fn look_at_preemptions(
         &mut self,
         device: &Device,
+        doorbell: &Doorbell,
         clock: &dyn Clock,
         budget: &mut Budget,
     ) -> Preemptions {
@@ -367,28 +377,25 @@ impl Channels {
             }
             let Some(slot) = self.slots.get_mut(&number) else { continue };
             let Some(Leaving { wait, .. }) = slot.leaving else { continue };
-            let off = match slot.run {
-                Run::Running => {
-                    budget.spend(CALL);
-                    slot.channel.is_preempted(device)
-                }
-                Run::New | Run::Held => Ok(true),
-            };
-            match off {
-                Ok(true) => {
-                    slot.leaving = None;
-                    seen.left.push(number);
-                }
-                // It is still there. The caller gives up after a while and destroys the channel.
-                Ok(false) => {
-                    let wait = wait.saturating_mul(2).min(LAST_LOOK);
-                    slot.leaving = Some(Leaving { due: clock.now().saturating_add(wait), wait });
-                }
-                Err(error) => {
-                    log::warn!("whether channel {} has left its engine cannot be told: {error}", number.0);
-                    slot.leaving = None;
-                }
+            budget.spend(CALL);
+            let off = slot.channel.is_preempted(device);
+            let off = off.unwrap_or_else(|error| {
+                log::warn!("whether channel {} has left its engine cannot be told: {error}", number.0);
+                false
+            });
+            if off {
+                slot.leaving = None;
+                seen.left.push(number);
+            } else {
+                // The caller gives up after a while and destroys the channel.
+                let wait = wait.saturating_mul(2).min(LAST_LOOK);
+                slot.leaving = Some(Leaving { due: clock.now().saturating_add(wait), wait });
             }
+        }
+        if !seen.left.is_empty()
+            && let Err(error) = self.apply(device, doorbell)
+        {
+            log::error!("channels that were preempted do not run again: {error}");
         }
         seen.more = self.slots.values().any(|slot| slot.leaving.is_some());
         seen

@@ -376,7 +376,7 @@ impl GpuDriver for RmDriver {
     }
 
     fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
-        if self.channels.preempt(&self.device, channel, self.clock.now())? {
+        if self.channels.preempt(&self.device, &self.doorbell, channel, self.clock.now())? {
             self.preempted.push(channel);
         }
         // It fails only when the counter is full, and then a wake-up is pending anyway.
@@ -426,7 +426,8 @@ impl GpuDriver for RmDriver {
 
     fn advance_pending(&mut self, budget: &mut Budget) -> bool {
         self.system.take_answers(&mut self.device);
-        let pending = self.channels.look_at_preemptions(&self.device, self.clock.as_ref(), budget);
+        let Self { channels, device, doorbell, clock, .. } = &mut *self;
+        let pending = channels.look_at_preemptions(device, doorbell, clock.as_ref(), budget);
         let known = self.preempted.len();
         self.preempted.extend(pending.left);
         if self.preempted.len() > known {

@@ -15,8 +15,8 @@ use super::host_paths::HostPaths;
 use super::mock::{Mock, Wiper};
 use super::timed::{QuickPinner, context};
 use crate::{
-    ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange, HostTarget,
-    Renewal, Scrubber as _, SpaceHandle,
+    Budget, ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange,
+    HostTarget, Renewal, Scrubber as _, SpaceHandle,
 };
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -37,6 +37,7 @@ struct Rig {
     mock: Mock,
     driver: RmDriver,
     wiped: Wiped,
+    clock: Arc<ManualClock>,
 }
 
 impl Rig {
@@ -48,16 +49,17 @@ impl Rig {
         let doorbell = Arc::new(device.doorbell(chip).unwrap());
         let wiper = Wiper::default();
         let wiped = Arc::clone(&wiper.wiped);
+        let clock = Arc::new(ManualClock::default());
         let answers = VecDeque::new();
         let helpers = Helpers {
             cleaner: Box::new(wiper),
             pinner: Box::new(QuickPinner { context: context(&mock, &device), answers }),
-            clock: Arc::new(ManualClock::default()),
+            clock: Arc::clone(&clock) as _,
             wake: wake().unwrap(),
         };
         let driver =
             RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), 1 << 30).unwrap();
-        Self { mock, driver, wiped }
+        Self { mock, driver, wiped, clock }
     }
 
     /// With a partition of 64 MiB at 0 and 256 MiB of RAM at bus address 4 GiB.
@@ -499,6 +501,32 @@ fn preemption_and_its_event() {
     let mut events = Vec::new();
     rig.driver.take_events(&mut events);
     assert_eq!(events, [GpuEvent::Preempted(channel)]);
+}
+
+/// Hardware would take up its next work between two looks.
+#[test]
+fn preempted_channel_that_does_not_run_before_it_has_left() {
+    let (mut rig, space) = Rig::with_tenant();
+    let channel = rig.channel(space, EngineSet::COPY2).unwrap();
+    rig.driver.enable_channel(channel, true).unwrap();
+    rig.driver.commit_runlist(&[channel]).unwrap();
+    rig.mock.state().clings = true;
+    rig.driver.preempt_channel(channel).unwrap();
+    let mut budget = Budget::unlimited();
+    assert!(rig.driver.advance_pending(&mut budget), "it is there");
+    // Neither a new list nor another preemption lets it run.
+    rig.driver.commit_runlist(&[channel]).unwrap();
+    rig.driver.preempt_channel(channel).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 1);
+
+    rig.mock.state().clings = false;
+    let mut events = Vec::new();
+    rig.clock.advance(100_000_000);
+    assert!(!rig.driver.advance_pending(&mut budget), "it has left");
+    rig.driver.take_events(&mut events);
+
+    assert_eq!(events, [GpuEvent::Preempted(channel)]);
+    assert!(rig.mock.state().disabled.is_empty(), "it runs again");
 }
 
 /// The driver's own time for a preemption is short; who asked has a longer one, and then takes the channel

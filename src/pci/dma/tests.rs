@@ -1,8 +1,8 @@
 //! Tests of the DMA space: announcing, taking away, crossing, faults, and a model check.
 
 use super::*;
-use crate::mapping::Mapping;
 use crate::DmaBacking;
+use crate::mapping::Mapping;
 use proptest::prelude::*;
 use std::fs::File;
 use std::os::fd::OwnedFd;

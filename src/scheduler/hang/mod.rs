@@ -8,7 +8,9 @@
 //! processor, is no guest's hang.
 //!
 //! How far a ring was finished (GP_GET) stands in the guest's own memory. A guest that forges it only evades
-//! the limits that protect itself; those that protect others ([`Reason::Unpreemptible`]) do not look at it.
+//! the limits that protect itself. What protects others ([`Reason::Unpreemptible`]) does not look at the ring
+//! of who holds an engine, only at those of who waits for it: a channel whose ring moves is served. Where a
+//! driver can only guess who has an engine, nobody is asked to leave for such a one.
 //!
 //! Not handled: a channel that hangs without an engine. It harms no other VM, and cannot be distinguished
 //! from one that waits for a semaphore.
@@ -168,9 +170,10 @@ impl Watchdog {
         self.last = Some(now);
         self.watches.retain(|channel, _| channels.iter().any(|seen| seen.channel == *channel));
         let mut verdicts = Vec::new();
+        let waiting: Vec<Watched> = channels.iter().copied().filter(|seen| !self.has_moved(seen)).collect();
         for seen in channels {
             let held = engines.iter().find(|(_, by)| *by == Some(seen.channel)).map(|(engine, _)| *engine);
-            let wanted = held.is_some_and(|engine| wanted_by_others(engine, seen, engines, channels));
+            let wanted = held.is_some_and(|engine| wanted_by_others(engine, seen, engines, &waiting));
             let watch =
                 self.watches.entry(seen.channel).or_insert(Watch { gp_get: seen.gp_get, ..Watch::default() });
             watch.count(elapsed, seen, held.is_some(), wanted);
@@ -188,6 +191,12 @@ impl Watchdog {
             }
         }
         verdicts
+    }
+
+    /// True if a channel's ring was finished further since the last sample: whatever holds an engine, does
+    /// not hold this one up.
+    fn has_moved(&self, seen: &Watched) -> bool {
+        self.watches.get(&seen.channel).is_some_and(|watch| watch.gp_get != seen.gp_get)
     }
 }
 
@@ -223,14 +232,15 @@ impl Watch {
     }
 }
 
-/// True when a channel of another VM could use the engine, and has none.
+/// True when a channel of another VM could use the engine, has none, and does not get on. `waiting` are those
+/// that do not.
 fn wanted_by_others(
     engine: Engine,
     holder: &Watched,
     engines: &[(Engine, Option<HostChannel>)],
-    channels: &[Watched],
+    waiting: &[Watched],
 ) -> bool {
-    channels.iter().any(|other| {
+    waiting.iter().any(|other| {
         other.vm != holder.vm
             && other.admitted
             && other.engines.contains(engine.into())

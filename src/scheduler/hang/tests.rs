@@ -62,6 +62,19 @@ fn channel_that_leaves_when_asked_goes_on_with_its_work() {
     assert_eq!(watch(&mut dog, 310, 409, |_| Some(A), both), None, "its time begins anew");
 }
 
+/// A driver that guesses takes a channel with long work for the holder all the time, while another one's short
+/// work is done in between.
+#[test]
+fn channel_beside_one_that_gets_on_is_not_asked() {
+    let served = |every: u32| {
+        let mut dog = Watchdog::new(limits());
+        watch(&mut dog, 0, 1000, |_| Some(A), |at| vec![channel(A, at / 10), channel(B, at / every)])
+    };
+    assert_eq!(served(1), None);
+    assert_eq!(served(99), None);
+    assert_eq!(served(101), Some((100, Verdict::Ask(A))), "it waited for too long");
+}
+
 #[test]
 fn channels_that_take_turns_hang_only_by_their_own_limit() {
     let mut dog = Watchdog::new(limits());
