@@ -4,12 +4,13 @@
 //! file; USERD is a page of video memory. A tenant's memory is mapped there for one job only.
 
 mod clearing;
+mod job;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::clearing::Job;
+use self::job::Job;
 use super::abi::Handle;
 use super::abi::calls::{MapDma, UnmapDma};
 use super::abi::classes::{

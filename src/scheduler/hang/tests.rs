@@ -62,8 +62,8 @@ fn channel_that_leaves_when_asked_goes_on_with_its_work() {
     assert_eq!(watch(&mut dog, 310, 409, |_| Some(A), both), None, "its time begins anew");
 }
 
-/// A driver that guesses takes a channel with long work for the holder all the time, while another one's short
-/// work is done in between.
+/// A driver that guesses takes a channel with long work for the holder all the time, while another one's
+/// short work is done in between.
 #[test]
 fn channel_beside_one_that_gets_on_is_not_asked() {
     let served = |every: u32| {

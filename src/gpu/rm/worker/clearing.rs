@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::job::{Job, Phase};
 use super::{PATIENCE, SEMAPHORE, STAGING, VIDEO_VA, Worker, internal};
 use crate::rm::abi::Handle;
 use crate::rm::abi::calls::MapDma;
@@ -85,22 +86,6 @@ impl Worker {
     fn unmap_place(&self, device: &Device, place: usize, size: u64) -> Result<(), RmError> {
         self.unmap_video(device, video_of(place).saturating_sub(VIDEO_VA), size)
     }
-}
-
-/// A piece of video memory that is being cleared.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    size: u64,
-    began: Instant,
-    phase: Phase,
-}
-
-/// How far it is; with the value that its semaphore gets, or the bytes that were looked at.
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    Zeroing(u32),
-    Reading(u32),
-    Checking(u64),
 }
 
 fn nth(place: usize, stride: u64) -> u64 {
