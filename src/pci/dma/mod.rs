@@ -27,10 +27,8 @@ pub use owner::{MAX_FILES, MemoryOwner};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use table::MAX_MAPPINGS;
 use table::{Table, cut, insert, retire};
-
-/// Limit of ranges of one owner: the number that QEMU's client allows a server to ask for.
-pub const MAX_MAPPINGS: usize = 65535;
 
 /// Why an address could not be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::MAX_MAPPINGS;
 use super::owner::Range;
 use crate::DmaError;
+
+/// Limit of ranges of one owner: the number that QEMU's client allows a server to ask for.
+pub const MAX_MAPPINGS: usize = 65535;
 
 /// Ranges by their first address.
 pub(super) type Table = BTreeMap<u64, Arc<Range>>;
