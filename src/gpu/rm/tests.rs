@@ -18,7 +18,7 @@ use crate::{
     Budget, ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange,
     HostTarget, Renewal, Scrubber as _, SpaceHandle,
 };
-use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
@@ -71,6 +71,16 @@ impl Rig {
         (rig, space)
     }
 
+    /// With a channel that may run, and does not leave its engine.
+    fn with_clinging_channel() -> (Self, SpaceHandle, HostChannel) {
+        let (mut rig, space) = Self::with_tenant();
+        let channel = rig.channel(space, EngineSet::COPY2).unwrap();
+        rig.driver.enable_channel(channel, true).unwrap();
+        rig.driver.commit_runlist(&[channel]).unwrap();
+        rig.mock.state().clings = true;
+        (rig, space, channel)
+    }
+
     fn ram(&mut self, iova: u64, size: u64) {
         let fd = create_memory_file(c"ram", size).unwrap();
         let backing = Some(DmaBacking { fd, offset: 0 });
@@ -85,11 +95,7 @@ impl Rig {
         self.driver.update_space(space, &[HostRange { va: GpuVa(va), pages, page_shift }], &[], BUDGET)
     }
 
-    fn channel(
-        &mut self,
-        space: SpaceHandle,
-        engines: EngineSet,
-    ) -> Result<gpuvmk_chip::addr::HostChannel, GpuError> {
+    fn channel(&mut self, space: SpaceHandle, engines: EngineSet) -> Result<HostChannel, GpuError> {
         self.driver.create_channel(ChannelSpec {
             space,
             gpfifo: GpuVa(0x1_1000),
@@ -506,11 +512,7 @@ fn preemption_and_its_event() {
 /// Hardware would take up its next work between two looks.
 #[test]
 fn preempted_channel_that_does_not_run_before_it_has_left() {
-    let (mut rig, space) = Rig::with_tenant();
-    let channel = rig.channel(space, EngineSet::COPY2).unwrap();
-    rig.driver.enable_channel(channel, true).unwrap();
-    rig.driver.commit_runlist(&[channel]).unwrap();
-    rig.mock.state().clings = true;
+    let (mut rig, _, channel) = Rig::with_clinging_channel();
     rig.driver.preempt_channel(channel).unwrap();
     let mut budget = Budget::unlimited();
     assert!(rig.driver.advance_pending(&mut budget), "it is there");
@@ -533,11 +535,7 @@ fn preempted_channel_that_does_not_run_before_it_has_left() {
 /// away: it is disabled first, and freed by the driver, which resets what must be.
 #[test]
 fn channel_that_does_not_yield_is_held_back_and_taken_away() {
-    let (mut rig, space) = Rig::with_tenant();
-    let channel = rig.channel(space, EngineSet::COPY2).unwrap();
-    rig.driver.enable_channel(channel, true).unwrap();
-    rig.driver.commit_runlist(&[channel]).unwrap();
-    rig.mock.state().clings = true;
+    let (mut rig, space, channel) = Rig::with_clinging_channel();
 
     rig.driver.preempt_channel(channel).unwrap();
     let mut events = Vec::new();

@@ -119,6 +119,8 @@ impl Crew {
         // SAFETY: only the lifetime changes. `Lending` ends before the borrow does, which the caller keeps.
         let work = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work) };
         (state.work, state.wanted, state.taken) = (Some(Lent(NonNull::from(work))), helpers, true);
+        // Where the last lender panicked itself, nobody has asked for a member's.
+        state.panic = None;
         drop(state);
         (0..helpers).for_each(|_| self.called.notify_one());
         Some(Lending(self))
@@ -208,6 +210,22 @@ mod tests {
                 });
             });
             assert!((1..=2).contains(&calls.into_inner()));
+        });
+    }
+
+    #[test]
+    fn a_panic_of_one_lender_is_not_told_to_the_next() {
+        with(1, |crew| {
+            let barrier = Barrier::new(2);
+            let both = || {
+                barrier.wait();
+                panic!("as a mistake would");
+            };
+            assert!(catch_unwind(AssertUnwindSafe(|| crew.together(1, &both))).is_err());
+            crew.together(1, &|| {
+                barrier.wait();
+            });
+            assert_eq!(crew.helped(), 2);
         });
     }
 

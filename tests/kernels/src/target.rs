@@ -38,6 +38,15 @@ const GROUP_ID: Bits = Bits { high: 133, low: 128 };
 /// Offset of the parameters before Hopper.
 const PARAMETERS: u32 = 0x160;
 
+const AMPERE: Target = Target {
+    sm: 86,
+    layout: &V3_0,
+    group_id: GROUP_ID,
+    parameters: PARAMETERS,
+    shared_configs: &[8, 16, 32, 64, 100],
+    signal: (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE),
+};
+
 /// Turing.
 pub static SM75: Target = Target {
     sm: 75,
@@ -48,23 +57,9 @@ pub static SM75: Target = Target {
     signal: (SEND_SIGNALING_PCAS_B, INVALIDATE_SCHEDULE),
 };
 /// Ampere but for GA100.
-pub static SM86: Target = Target {
-    sm: 86,
-    layout: &V3_0,
-    group_id: GROUP_ID,
-    parameters: PARAMETERS,
-    shared_configs: &[8, 16, 32, 64, 100],
-    signal: (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE),
-};
+pub static SM86: Target = AMPERE;
 /// Ada.
-pub static SM89: Target = Target {
-    sm: 89,
-    layout: &V3_0,
-    group_id: GROUP_ID,
-    parameters: PARAMETERS,
-    shared_configs: &[8, 16, 32, 64, 100],
-    signal: (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE),
-};
+pub static SM89: Target = Target { sm: 89, ..AMPERE };
 /// Hopper.
 pub static SM90: Target = Target {
     sm: 90,
