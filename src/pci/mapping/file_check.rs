@@ -5,7 +5,7 @@
 //! does not answer is refused without waiting for it.
 
 use super::error::MapError;
-use super::raw;
+use super::memory_file;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
@@ -43,13 +43,13 @@ pub fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
     };
     let flags = rustix::fs::fcntl_getfl(fd).map_err(system("Asking what the descriptor may do"))?;
     let stat = rustix::fs::fstat(fd).map_err(system("Reading the size of the file"))?;
-    let file_system = raw::file_system_magic(fd)
+    let file_system = memory_file::file_system_magic(fd)
         .map_err(|source| MapError::System { step: "Reading the kind of file system", source })?;
     let block = u64::try_from(stat.st_blksize).unwrap_or(PAGE_SIZE);
     Ok(FileFacts {
         identity: (stat.st_dev, stat.st_ino),
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        page: if file_system == raw::HUGETLBFS_MAGIC { block.max(PAGE_SIZE) } else { PAGE_SIZE },
+        page: if file_system == memory_file::HUGETLBFS_MAGIC { block.max(PAGE_SIZE) } else { PAGE_SIZE },
         writable: flags & OFlags::ACCMODE == OFlags::RDWR,
         may_shrink: !seals.contains(SealFlags::SHRINK),
     })

@@ -10,9 +10,11 @@
 //! that a process serves (FUSE), or that a disk is behind, are refused: their owner could stall every access.
 
 pub mod absent;
+mod address_space;
 mod atomic;
 mod error;
 mod file_check;
+mod memory_file;
 mod piece;
 mod raw;
 mod replaced_pages;
@@ -20,12 +22,13 @@ mod reservation;
 pub mod sigbus;
 #[cfg(test)]
 mod tests;
+mod words;
 
+use address_space::Kind;
 pub use error::{MapError, MemoryError};
 pub use file_check::{FileFacts, check_file, unbacked};
 use piece::check_bounds;
 pub use piece::{Access, FilePiece};
-use raw::Kind;
 pub use raw::Mapping;
 pub use replaced_pages::ReplacedPages;
 pub use reservation::Reservation;
@@ -146,9 +149,9 @@ fn is_device(fd: BorrowedFd<'_>) -> Result<bool, MapError> {
 /// # Errors
 /// The kernel refuses.
 pub fn create_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
-    let fd = raw::memfd_create(name)?;
+    let fd = memory_file::memfd_create(name)?;
     let file = File::from(fd);
     file.set_len(size)?;
-    raw::seal_size(file.as_raw_fd())?;
+    memory_file::seal_size(file.as_raw_fd())?;
     Ok(OwnedFd::from(file))
 }

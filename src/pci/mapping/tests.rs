@@ -13,7 +13,7 @@ use std::process::Command;
 const PAGE: u64 = PAGE_SIZE;
 
 fn memory_file(size: u64) -> File {
-    let file = File::from(raw::memfd_create(c"test").unwrap());
+    let file = File::from(memory_file::memfd_create(c"test").unwrap());
     file.set_len(size).unwrap();
     file
 }
