@@ -1,10 +1,11 @@
 //! Tests of the DMA space: announcing, taking away, crossing, faults, and a model check.
 
+mod files;
+mod random;
+
 use super::*;
 use crate::DmaBacking;
 use crate::mapping::Mapping;
-use proptest::prelude::*;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 
 const PAGE: u64 = PAGE_SIZE;
@@ -117,26 +118,6 @@ fn invalid_ranges_are_refused() {
 }
 
 #[test]
-fn file_smaller_than_claimed_is_refused() {
-    let space = DmaSpace::new();
-    let file = memory_file(2);
-
-    for (size, offset) in [(3 * PAGE, 0), (PAGE, 2 * PAGE), (2 * PAGE, PAGE), (PAGE, u64::MAX - PAGE + 1)] {
-        let result = space.map(part(&file, 0, size, offset));
-        assert!(matches!(result, Err(DmaError::Backing { .. })), "{offset:#x}+{size:#x}");
-    }
-    assert!(space.is_empty());
-}
-
-#[test]
-fn file_that_is_no_memory_is_refused() {
-    let space = DmaSpace::new();
-    let zero = OwnedFd::from(File::open("/dev/zero").unwrap());
-
-    assert!(matches!(space.map(part(&zero, 0, PAGE, 0)), Err(DmaError::Backing { .. })));
-}
-
-#[test]
 fn unmap_takes_several_whole_ranges() {
     let space = DmaSpace::new();
     for page in 0..4 {
@@ -238,116 +219,6 @@ fn unmap_all_leaves_nothing() {
     assert!(space.read_u32(0).is_err());
 }
 
-#[test]
-fn one_file_in_many_ranges_is_mapped_once() {
-    let space = DmaSpace::new();
-    let file = memory_file(64);
-
-    for page in 0..64 {
-        space.map(part(&file, page * 2 * PAGE, PAGE, page * PAGE)).unwrap();
-    }
-
-    let table = space.shared();
-    let first = table.values().next().and_then(|range| range.memory.clone()).unwrap().0;
-    assert_eq!(table.len(), 64);
-    assert!(table.values().all(|range| Arc::ptr_eq(&range.memory.as_ref().unwrap().0, &first)));
-}
-
-#[test]
-fn file_that_grew_is_mapped_anew() {
-    let space = DmaSpace::new();
-    let file = tempfile::tempfile_in("/dev/shm").unwrap();
-    file.set_len(PAGE).unwrap();
-    let fd = OwnedFd::from(file.try_clone().unwrap());
-    space.map(part(&fd, 0, PAGE, 0)).unwrap();
-
-    file.set_len(4 * PAGE).unwrap();
-    space.map(part(&fd, 0x10000, 4 * PAGE, 0)).unwrap();
-
-    space.write_u32(0x10000, 9).unwrap();
-    assert_eq!(space.read_u32(0), Ok(9));
-    space.write_u32(0x13000, 1).unwrap();
-}
-
-#[test]
-fn number_of_ranges_is_limited_for_each_owner() {
-    let space = DmaSpace::with_owner(MemoryOwner::new(100));
-    let other = MemoryOwner::new(1);
-    // With gaps, which nothing joins.
-    let nameless = |page: u64| DmaMapping {
-        iova: 2 * page * PAGE,
-        size: PAGE,
-        writable: false,
-        backing: None,
-        owner: (page >= 1000).then(|| other.clone()),
-    };
-    for page in 0..100 {
-        space.map(nameless(page)).unwrap();
-    }
-
-    assert!(matches!(space.map(nameless(100)), Err(DmaError::TooMany(100))));
-    space.map(nameless(1000)).unwrap();
-    assert!(matches!(space.map(nameless(1001)), Err(DmaError::TooMany(1))));
-    space.unmap(0, PAGE).unwrap();
-    space.map(nameless(100)).unwrap();
-}
-
-#[test]
-fn number_of_files_is_limited_and_recovers() {
-    let space = DmaSpace::with_owner(MemoryOwner::with(MAX_MAPPINGS, 8, false));
-    for page in 0..8 {
-        space.map(own(page * PAGE, PAGE)).unwrap();
-    }
-
-    let ninth = space.map(own(8 * PAGE, PAGE));
-    space.unmap(0, PAGE).unwrap();
-    // Where there is a reaper in this process, it has to come to it first.
-    let again = |_: &u32| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        space.map(own(8 * PAGE, PAGE)).is_ok()
-    };
-
-    assert!(matches!(ninth, Err(DmaError::Backing { .. })));
-    assert!((0..500).any(|round| again(&round)));
-}
-
-/// A descriptor of the same file that may only read.
-fn reader_of(file: &OwnedFd) -> OwnedFd {
-    use std::os::fd::AsRawFd;
-    OwnedFd::from(File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap())
-}
-
-#[test]
-fn right_to_write_is_proven_by_each_descriptor() {
-    let space = DmaSpace::new();
-    let file = memory_file(4);
-    let refused = |result| matches!(result, Err(DmaError::Backing { .. }));
-
-    assert!(refused(space.map(part(&reader_of(&file), 0, PAGE, 0))));
-    space.map(part(&file, 0x10000, 4 * PAGE, 0)).unwrap();
-    // There is a mapping for writing now, but this descriptor gives no right to write.
-    assert!(refused(space.map(part(&reader_of(&file), 0, PAGE, 0))));
-    space.map(read_only(part(&reader_of(&file), 0, PAGE, 0))).unwrap();
-    assert!(space.write_u32(0, 1).is_err());
-}
-
-#[test]
-fn files_of_different_owners_are_mapped_apart() {
-    let space = DmaSpace::new();
-    let file = memory_file(2);
-    let owners = [MemoryOwner::new(8), MemoryOwner::new(8)];
-    for (page, owner) in (0..).zip(&owners) {
-        let mapping = part(&file, page * PAGE, PAGE, page * PAGE);
-        space.map(DmaMapping { owner: Some(owner.clone()), ..mapping }).unwrap();
-    }
-
-    // They follow each other in one file, and are not one.
-    assert_eq!(space.len(), 2);
-    let table = space.shared();
-    let mut memory = table.values().map(|range| Arc::as_ptr(&range.memory.as_ref().unwrap().0));
-    assert_ne!(memory.next(), memory.next());
-}
-
 /// An access that waits for its page for as long as it likes, as in memory that has to be swapped in.
 #[test]
 fn access_that_takes_long_is_in_nobodys_way() {
@@ -434,88 +305,4 @@ fn unmap_waits_for_accesses_and_later_ones_fault() {
     space.unmap(0, 64 * PAGE).unwrap();
 
     assert!(engine.join().unwrap() > 0);
-}
-
-/// One step of the model check.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Map { page: u64, pages: u64 },
-    Unmap { page: u64, pages: u64 },
-    Write { at: u64, size: usize, byte: u8 },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let range = (0u64..16, 1u64..6);
-    prop_oneof![
-        range.clone().prop_map(|(page, pages)| Step::Map { page, pages }),
-        range.prop_map(|(page, pages)| Step::Unmap { page, pages }),
-        (0u64..20 * PAGE, 0usize..9000, any::<u8>()).prop_map(|(at, size, byte)| Step::Write {
-            at,
-            size,
-            byte
-        }),
-    ]
-}
-
-fn index(value: u64) -> usize {
-    usize::try_from(value).unwrap()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    /// A naive model: every page knows its mapping and its bytes.
-    #[test]
-    fn space_agrees_with_a_page_array(steps in proptest::collection::vec(step(), 1..40)) {
-        let space = DmaSpace::new();
-        let shared = memory_file(32);
-        let mut model: Vec<Option<(usize, Vec<u8>)>> = vec![None; 32];
-        for (id, step) in steps.into_iter().enumerate() {
-            match step {
-                Step::Map { page, pages } => {
-                    let (first, end) = (index(page), index(page + pages));
-                    let free = model[first..end].iter().all(Option::is_none);
-                    // Half of them in one file, where they may be joined.
-                    let mapping = if id % 2 == 0 {
-                        own(page * PAGE, pages * PAGE)
-                    } else {
-                        part(&shared, page * PAGE, pages * PAGE, page * PAGE)
-                    };
-                    prop_assert_eq!(space.map(mapping).is_ok(), free);
-                    if free {
-                        for (at, entry) in model[first..end].iter_mut().enumerate() {
-                            let mut bytes = vec![0; 4096];
-                            space.read((page + at as u64) * PAGE, &mut bytes).unwrap();
-                            *entry = Some((id, bytes));
-                        }
-                    }
-                }
-                Step::Unmap { page, pages } => {
-                    let (first, end) = (index(page), index(page + pages));
-                    prop_assert!(space.unmap(page * PAGE, pages * PAGE).is_ok());
-                    model[first..end].fill(None);
-                }
-                Step::Write { at, size, byte } => {
-                    let mut expected = Ok(());
-                    for address in at..at + size as u64 {
-                        match &mut model[index(address / PAGE)] {
-                            Some((_, bytes)) => bytes[index(address % PAGE)] = byte,
-                            None => {
-                                expected = Err(fault(address, FaultKind::NotMapped));
-                                break;
-                            }
-                        }
-                    }
-                    prop_assert_eq!(space.write(at, &vec![byte; size]), expected);
-                }
-            }
-        }
-        for (page, entry) in model.iter().enumerate() {
-            let mut bytes = vec![0; 4096];
-            let result = space.read(page as u64 * PAGE, &mut bytes);
-            prop_assert_eq!(result.is_ok(), entry.is_some());
-            if let Some((_, expected)) = entry {
-                prop_assert_eq!(&bytes, expected);
-            }
-        }
-    }
 }
