@@ -4,67 +4,27 @@
 //! it is scheduled; later it is disabled and enabled, which the driver does for many at once. Disabling takes
 //! it off the engine.
 
+mod preemption;
+
 use std::collections::BTreeMap;
 
 use super::abi::Handle;
 use super::abi::controls::{DISABLE_MAX, DisableChannels};
 use super::channel::{Allowed, NewChannel, RmChannel, allowed};
-use super::device::{CopyEngine, Device, Doorbell};
+use super::device::{Device, Doorbell};
+use super::engine_table::EngineTable;
 use super::error::RmError;
 use super::space::Memories;
 use super::vram::Vram;
-use crate::budget::CALL;
-use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
+use crate::{ChannelSpec, GpuError, SpaceHandle};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::nv::classes::Class;
 use gpuvmk_chip::{Chip, Engine, EngineSet};
-use gpuvmk_host::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;
-
-/// Real engines behind the engines of a vGPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineTable {
-    /// Real copy engine behind each of Copy(0), on the graphics runlist, Copy(1) and Copy(2), alone on
-    /// theirs.
-    pub copy: [u32; 3],
-}
-
-impl EngineTable {
-    /// Chooses: of the lone engines those with most physical units behind them.
-    pub fn choose(copy_engines: &[CopyEngine]) -> Option<Self> {
-        let with_graphics = copy_engines.iter().find(|engine| engine.with_graphics)?;
-        let mut lone: Vec<_> = copy_engines.iter().filter(|engine| !engine.with_graphics).collect();
-        lone.sort_by_key(|engine| (std::cmp::Reverse(engine.units.count_ones()), engine.number));
-        let [first, second, ..] = lone.as_slice() else { return None };
-        Some(Self { copy: [with_graphics.number, first.number, second.number] })
-    }
-
-    /// `NV2080_ENGINE_TYPE` of an engine.
-    pub fn engine_type(&self, engine: Engine) -> Option<u32> {
-        match engine {
-            Engine::Graphics => Some(engine.nv2080_type()),
-            Engine::Copy(n) => {
-                let real = self.copy.get(usize::from(n.get()))?;
-                let real = u8::try_from(*real).ok()?.try_into().ok()?;
-                Some(Engine::Copy(real).nv2080_type())
-            }
-            _ => None,
-        }
-    }
-
-    /// The engine whose runlist a channel with these engines is on.
-    fn runlist(&self, engines: EngineSet) -> Option<Engine> {
-        let first = engines.engines().next()?;
-        let together = EngineSet::GRAPHICS | EngineSet::COPY0;
-        // A channel has the graphics engine and its copy engine, or one lone engine.
-        let fits = together.contains(engines) || engines == EngineSet::from(first);
-        (fits && self.engine_type(first).is_some()).then_some(first)
-    }
-}
 
 /// The state that a channel has in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,19 +63,6 @@ struct Leaving {
     /// How long after the last look that is.
     wait: u64,
 }
-
-/// Results of preemptions.
-#[derive(Debug, Default)]
-pub struct Preemptions {
-    /// Channels that are off.
-    pub left: Vec<HostChannel>,
-    /// True while others have to be checked.
-    pub more: bool,
-}
-
-/// When a preemption is looked at for the first time, and how rarely in the end, in nanoseconds.
-const FIRST_LOOK: u64 = 200_000;
-const LAST_LOOK: u64 = 10_000_000;
 
 /// All of them.
 #[derive(Debug)]
@@ -327,78 +274,6 @@ impl Channels {
             self.ring_again(doorbell, *number)?;
         }
         Ok(())
-    }
-
-    /// Begins to take a channel off its engine. True when it is off already. It may not run until it is known
-    /// to have left: else hardware would take up its next work between two looks, and a channel with long
-    /// work would seem to stay.
-    ///
-    /// # Errors
-    /// No such channel, or the driver refuses.
-    pub fn preempt(
-        &mut self,
-        device: &Device,
-        doorbell: &Doorbell,
-        channel: HostChannel,
-        now: u64,
-    ) -> Result<bool, GpuError> {
-        let slot = self.slot(channel)?;
-        match slot.run {
-            _ if slot.leaving.is_some() => Ok(false),
-            Run::Running => {
-                slot.leaving = Some(Leaving { due: now, wait: FIRST_LOOK });
-                self.apply(device, doorbell)?;
-                self.slot(channel)?.channel.begin_preemption(device)?;
-                Ok(false)
-            }
-            Run::New | Run::Held => Ok(true),
-        }
-    }
-
-    /// Checks whether preempted channels have left their engines, for as long as the budget lasts. Each is
-    /// checked ever more rarely. Those that have may run again.
-    pub fn look_at_preemptions(
-        &mut self,
-        device: &Device,
-        doorbell: &Doorbell,
-        clock: &dyn Clock,
-        budget: &mut Budget,
-    ) -> Preemptions {
-        let mut seen = Preemptions::default();
-        let now = clock.now();
-        let due = |slot: &Slot| slot.leaving.filter(|leaving| leaving.due <= now).map(|leaving| leaving.due);
-        // The one that waits longest is first.
-        let mut order: Vec<_> =
-            self.slots.iter().filter_map(|(number, slot)| Some((due(slot)?, *number))).collect();
-        order.sort_unstable();
-        for (_, number) in order {
-            if budget.is_spent() {
-                break;
-            }
-            let Some(slot) = self.slots.get_mut(&number) else { continue };
-            let Some(Leaving { wait, .. }) = slot.leaving else { continue };
-            budget.spend(CALL);
-            let off = slot.channel.is_preempted(device);
-            let off = off.unwrap_or_else(|error| {
-                log::warn!("whether channel {} has left its engine cannot be told: {error}", number.0);
-                false
-            });
-            if off {
-                slot.leaving = None;
-                seen.left.push(number);
-            } else {
-                // The caller gives up after a while and destroys the channel.
-                let wait = wait.saturating_mul(2).min(LAST_LOOK);
-                slot.leaving = Some(Leaving { due: clock.now().saturating_add(wait), wait });
-            }
-        }
-        if !seen.left.is_empty()
-            && let Err(error) = self.apply(device, doorbell)
-        {
-            log::error!("channels that were preempted do not run again: {error}");
-        }
-        seen.more = self.slots.values().any(|slot| slot.leaving.is_some());
-        seen
     }
 
     /// Rings a channel's doorbell. For a channel that does not run, this is done when it does.

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use super::channels::EngineTable;
 use super::client::Client;
 use super::device::{Device, DeviceFacts, address_of, architecture_name};
+use super::engine_table::EngineTable;
 use super::error::RmError;
 use super::host_paths::{HostDriver, HostPaths};
 use super::inventory::elsewhere;

@@ -1,23 +1,25 @@
 //! The driver as the aggregator sees it: [`GpuDriver`] over one GPU of the NVIDIA driver.
 
+mod left_behind;
+
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::abi::Handle;
-use super::abi::classes::{
-    Class, FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-    Role,
-};
-use super::channels::{Channels, EngineTable, MAX_CHANNELS};
+use super::channels::{Channels, MAX_CHANNELS};
+use super::clearing::Cleaner;
 use super::device::{Device, DeviceFacts, Doorbell};
+use super::engine_table::EngineTable;
 use super::events::Events;
 use super::open_error::OpenError;
 use super::pinner::{self, PinContext, Pinner};
-use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
+use super::space::{Memories, Space};
+use super::space_pages::PAGE_SHIFTS;
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
-use super::vram::{Cleaner, GRANULE, Vram};
+use super::vram::{GRANULE, Vram};
+use super::windows::VA_BITS;
 use super::worker::{Work, Worker};
 use crate::scrub::ScrubReport;
 use crate::{
@@ -40,16 +42,6 @@ const TABLE_MEMORY: u64 = 64 << 20;
 
 /// Bytes for reading cleared memory back.
 const STAGING: u64 = 32 << 20;
-
-/// Classes that only channels, address spaces and memory of tenants have (and the worker), beside those of
-/// channels.
-const TENANT_CLASSES: [Class; 4] =
-    [FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR];
-
-/// True for a class that only tenants and the worker have objects of.
-fn is_tenants(class: Class) -> bool {
-    class.role == Role::Channel || TENANT_CLASSES.contains(&class)
-}
 
 /// The threads that do long work, and the clock.
 pub(super) struct Helpers {
@@ -177,41 +169,6 @@ impl RmDriver {
     /// Facts about the GPU.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
-    }
-
-    /// Tenants' objects that are there although no tenant has channels or spaces: by our books, and by the
-    /// NVIDIA driver's own. Memory ranges count as long as they are announced.
-    ///
-    /// # Errors
-    /// The driver refuses to say.
-    pub fn left_behind(&self) -> Result<Vec<String>, GpuError> {
-        if self.channels.any() || !self.spaces.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut own = self.cleaner.objects();
-        own.extend(self.vram.objects());
-        own.extend(self.system.own_objects());
-        let mut left: Vec<String> = self
-            .device
-            .client
-            .objects()
-            .filter(|(handle, object)| is_tenants(object.class) && !own.contains(handle))
-            .map(|(handle, object)| format!("{} {handle}", object.class.name))
-            .collect();
-        left.extend(self.not_freed()?);
-        Ok(left)
-    }
-
-    /// Objects that were freed lately and that the NVIDIA driver's own list has all the same.
-    fn not_freed(&self) -> Result<Vec<String>, GpuError> {
-        let client = &self.device.client;
-        let mut left = Vec::new();
-        for handle in client.freed() {
-            if client.has_object(handle)? {
-                left.push(format!("object {handle}, by the driver's list"));
-            }
-        }
-        Ok(left)
     }
 
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {

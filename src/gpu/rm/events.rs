@@ -17,8 +17,8 @@ use vmm_sys_util::timerfd::TimerFd;
 use super::abi::Handle;
 use super::abi::classes::{EventParams, NV01_EVENT_OS_EVENT};
 use super::abi::flags::{EVENT_NONSTALL, NOTIFIER_CE0, NOTIFIER_GRAPHICS};
-use super::channels::EngineTable;
 use super::device::Device;
+use super::engine_table::EngineTable;
 use crate::GpuError;
 use gpuvmk_chip::{Engine, EngineSet};
 

@@ -19,10 +19,12 @@
 pub mod abi;
 mod channel;
 mod channels;
+mod clearing;
 mod client;
 pub mod device;
 mod discovery;
 mod driver;
+mod engine_table;
 mod error;
 mod events;
 mod host_partition;
@@ -34,9 +36,11 @@ mod pinner;
 mod pushbuffer;
 pub mod raw;
 mod space;
+mod space_pages;
 mod sys;
 mod system;
 mod vram;
+mod windows;
 mod worker;
 
 #[cfg(any(test, feature = "testing"))]

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-pub use super::channels::EngineTable;
 pub use super::device::{Device, DeviceFacts, Doorbell};
 pub use super::discovery::{Opened, open_device, open_kernel};
+pub use super::engine_table::EngineTable;
 pub use super::kernel::Kernel;
 pub use super::pushbuffer::Commands;
 pub use super::vram::{GRANULE, vram_params};

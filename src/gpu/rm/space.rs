@@ -15,32 +15,21 @@
 
 use super::abi::Handle;
 use super::abi::calls::{MapDma, UnmapDma};
-use super::abi::classes::{FERMI_VASPACE_A, MemoryParams, NV50_MEMORY_VIRTUAL, SpaceParams};
+use super::abi::classes::{FERMI_VASPACE_A, SpaceParams};
 use super::abi::controls::InvalidateTlb;
-use super::abi::flags::{OWNER, alloc, attr, map};
+use super::abi::flags::map;
 use super::device::Device;
 use super::error::RmError;
+use super::space_pages::{PAGE_SHIFTS, fitting_shift, page_ranges, small_pages};
 use super::system::{Located, SYSTEM_BITS, SystemMemory};
 use super::vram::{Vram, VramPlace};
+use super::windows::{BASE, VA_BITS, WINDOWS, Window, reserve, unmappable};
 use crate::budget::CALL;
 use crate::space_map::{Run, SpaceMap, SpaceShape};
 use crate::{
     Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
 };
-use gpuvmk_chip::addr::{GpuVa, HostVram, PAGE_SIZE};
-
-/// First address of a space: nouveau uses what lies below the driver's default of 1 MiB.
-const BASE: u64 = 0x1000;
-
-/// Addresses that guests can use.
-pub const WINDOWS: [(u64, u64); 3] =
-    [(BASE, 4 << 30), (0x1_2000_0000, 0xc0_0000_0000), (1 << 40, 1 << VA_BITS)];
-
-/// Guests' addresses are below 2 to this.
-pub const VA_BITS: u8 = 47;
-
-/// Page sizes, as log2.
-pub const PAGE_SHIFTS: &[u8] = &[12, 16, 21];
+use gpuvmk_chip::addr::HostVram;
 
 const SHAPE: SpaceShape =
     SpaceShape { va_bits: VA_BITS, system_bits: SYSTEM_BITS, page_shifts: PAGE_SHIFTS, join: false };
@@ -53,14 +42,6 @@ const RUNS_A_LOOK: usize = 4;
 
 /// Bytes that one call maps at most.
 const MOST_A_CALL: u64 = 64 << 20;
-
-/// A reservation of addresses.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    start: u64,
-    end: u64,
-    object: Handle,
-}
 
 /// Where the memory is that mappings name.
 #[derive(Debug)]
@@ -412,63 +393,4 @@ impl Space {
     fn window(&self, va: u64) -> Option<Window> {
         self.windows.iter().find(|window| (window.start..window.end).contains(&va)).copied()
     }
-}
-
-/// Reserves addresses, without page tables.
-fn reserve(device: &mut Device, space: Handle, start: u64, end: u64) -> Result<Handle, RmError> {
-    let size = end.saturating_sub(start);
-    let mut params = MemoryParams {
-        owner: OWNER,
-        // Without an alignment of our own, the driver takes that of compressed memory.
-        flags: alloc::VIRTUAL | alloc::FIXED | alloc::LAZY | alloc::ALIGN,
-        alignment: PAGE_SIZE,
-        attr: attr::PAGE_4K,
-        size,
-        offset: start,
-        limit: size.saturating_sub(1),
-        space,
-        ..Default::default()
-    };
-    device.client.alloc(device.device, NV50_MEMORY_VIRTUAL, &mut params)
-}
-
-/// A length in the smallest pages; no part of a mapping is longer than that holds.
-fn small_pages(len: u64) -> u32 {
-    u32::try_from(len >> 12).unwrap_or(u32::MAX)
-}
-
-/// Runs as ranges of whole pages, those that touch as one. Ranges stay inside a window, as runs do.
-fn page_ranges(runs: &[Run]) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = runs
-        .iter()
-        .map(|run| {
-            let page = 1_u64 << run.page_shift;
-            let end = run.end().checked_next_multiple_of(page).unwrap_or(run.end());
-            (run.va.0 / page * page, end)
-        })
-        .collect();
-    ranges.sort_unstable();
-    let mut joined: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in ranges {
-        match joined.last_mut() {
-            Some(last) if last.1 >= start => last.1 = last.1.max(end),
-            _ => joined.push((start, end)),
-        }
-    }
-    joined
-}
-
-/// The largest page size, at most `shift`, that all of the addresses and sizes or-ed together are multiples
-/// of.
-fn fitting_shift(shift: u8, bits: u64) -> u8 {
-    let fits = |candidate: &u8| *candidate <= shift && bits.is_multiple_of(1 << *candidate);
-    PAGE_SHIFTS.iter().copied().filter(|candidate| fits(candidate)).max().unwrap_or(12)
-}
-
-fn unmappable(va: GpuVa) -> GpuError {
-    GpuError::Unmappable(format!(
-        "{va} cannot be mapped: guests have [{:#x}, 4 GiB), [4.5 GiB, {:#x}) and [2^40, 2^{VA_BITS}); the rest is \
-         the NVIDIA driver's",
-        BASE, WINDOWS[1].1
-    ))
 }

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use super::abi::Handle;
 use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
+use super::clearing::{Cleaner, Ticket};
 use super::device::Device;
 use super::discovery::open_device;
 use super::driver::{Helpers, RmDriver, wake};
 use super::host_paths::HostPaths;
 use super::mock::Mock;
 use super::pinner::{Answer, Order, PinContext, Pinner};
-use super::vram::{Cleaner, Ticket};
 use crate::{GpuError, Scrub};
 use gpuvmk_host::clock::{Clock, ManualClock};
 

@@ -23,13 +23,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::abi::Handle;
 use super::abi::classes::{MemoryParams, NV01_MEMORY_LOCAL_USER};
 use super::abi::flags::{OWNER, alloc, attr, attr2};
+use super::clearing::{Cleaner, ScrubRange, clear};
 use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
 use super::host_partition::{self, Returns};
 use super::kernel::OpenFiles;
 use super::system::{Located, Place, SystemMemory};
-use crate::scrub::SCRUB_PIECE;
 use crate::{Budget, GpuError, Progress, Renewal, Scrub};
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_pci::SharedMemory;
@@ -40,45 +40,6 @@ pub const GRANULE: u64 = 2 << 20;
 
 /// BAR1 left for the driver's own mappings and those of others.
 const BAR1_RESERVE: u64 = 16 << 20;
-
-/// A piece that is being cleared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(pub usize);
-
-/// Clears video memory while the owner serves tenants.
-pub trait Cleaner: Send {
-    /// Begins to write zeros to at most [`SCRUB_PIECE`] bytes; none while it has no room for more.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    fn begin(
-        &mut self,
-        device: &Device,
-        object: Handle,
-        offset: u64,
-        size: u64,
-    ) -> Result<Option<Ticket>, GpuError>;
-
-    /// How far that is: [`Scrub::Done`] once zeros were seen there. The ticket is void then, and after an
-    /// error.
-    ///
-    /// # Errors
-    /// They are not there, or not in time.
-    fn look(&mut self, device: &Device, ticket: Ticket) -> Result<Scrub, GpuError>;
-
-    /// Objects that it needs for that.
-    fn objects(&self) -> Vec<Handle>;
-}
-
-/// A part of a partition that is being cleared.
-#[derive(Clone, Copy, Debug)]
-struct ScrubRange {
-    /// Where the partition begins.
-    first: u64,
-    from: u64,
-    to: u64,
-    ticket: Option<Ticket>,
-}
 
 /// The parameters of an object of video memory.
 pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
@@ -160,29 +121,6 @@ impl Partition {
         self.free(device)?;
         Ok(Renewal::Done)
     }
-}
-
-/// Goes on with clearing a part of an object: what is left, if anything, and why that waits.
-fn clear(
-    device: &Device,
-    cleaner: &mut dyn Cleaner,
-    object: Handle,
-    range: &mut ScrubRange,
-) -> Result<Scrub, GpuError> {
-    let size = range.to.saturating_sub(range.from).min(SCRUB_PIECE);
-    if size == 0 {
-        return Ok(Scrub::Done);
-    }
-    let Some(ticket) = range.ticket else {
-        range.ticket = cleaner.begin(device, object, range.from, size)?;
-        return Ok(Scrub::Pending);
-    };
-    match cleaner.look(device, ticket)? {
-        seen @ (Scrub::Pending | Scrub::More) => return Ok(seen),
-        Scrub::Done | Scrub::Untouched => range.ticket = None,
-    }
-    range.from = range.from.saturating_add(size);
-    Ok(if range.from >= range.to { Scrub::Done } else { Scrub::More })
 }
 
 /// All of them, by start.

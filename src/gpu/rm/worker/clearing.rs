@@ -7,10 +7,10 @@ use super::{PATIENCE, SEMAPHORE, STAGING, VIDEO_VA, Worker, internal};
 use crate::rm::abi::Handle;
 use crate::rm::abi::calls::MapDma;
 use crate::rm::abi::flags::map;
+use crate::rm::clearing::{Cleaner, Ticket};
 use crate::rm::device::Device;
 use crate::rm::error::RmError;
 use crate::rm::pushbuffer::Commands;
-use crate::rm::vram::{Cleaner, Ticket};
 use crate::scrub::SCRUB_PIECE;
 use crate::{GpuError, Scrub};
 
