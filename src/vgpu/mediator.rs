@@ -14,12 +14,12 @@ mod completions;
 mod dma;
 mod fermi;
 mod gsp;
+mod reports;
 mod windows;
 
 use std::cell::Cell;
 use std::fmt;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -30,12 +30,11 @@ use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
 use super::placement::{Bar3, PagePlacement};
 use super::quotas::{Meters, PacedInterrupts};
-use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
+use super::status::{Counters, FailSafe, State};
 use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
 use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
-use gpuvmk_aggregator::report::Report;
 use gpuvmk_backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::addr::GuestChannel;
@@ -43,7 +42,6 @@ use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
-use gpuvmk_units::DriverCounters;
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -123,29 +121,6 @@ impl<C: ChannelControl> Mediator<C> {
         })
     }
 
-    /// The vGPU at a glance.
-    pub fn status(&self) -> Status {
-        let control = self.control();
-        let connection = self.connection();
-        let state = match (&control.state, connection.events.loss()) {
-            (State::Running, Some(reason)) => State::FailSafe(FailSafe::AggregatorLost(reason)),
-            (state, _) => state.clone(),
-        };
-        Status {
-            state,
-            fail_safe: control.record,
-            vram: self.vram,
-            channels_bound: control.chip.bound(),
-            channels_placed: control.chip.placed(),
-            spaces: control.spaces.len(),
-            tables: control.spaces.budget().tables(),
-            snapshot_bytes: control.spaces.budget().snapshot_bytes(),
-            counts: self.counters.read(),
-            walks: self.counters.walk_times.read(),
-            copied: self.copies.sums(),
-        }
-    }
-
     /// Limits the guest's interrupts to the rate that it may have. Reports to operators when the limit is
     /// met.
     pub(super) fn paced(self: &Arc<Self>, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
@@ -155,59 +130,6 @@ impl<C: ChannelControl> Mediator<C> {
                 mediator.report_to_operators();
             }
         }))
-    }
-
-    /// Counts an access that is answered here, for operators. They come from one thread, that of the session
-    /// with the VM's monitor.
-    pub(super) fn note_access(&self) {
-        let before = self.trapped.fetch_add(1, Ordering::Relaxed);
-        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
-        connection.link.report_trapped(before.wrapping_add(1));
-    }
-
-    /// Reports to operators what was counted of the driver. Calls must not overlap.
-    pub(super) fn report_driver(&self, counters: &DriverCounters) {
-        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
-        connection.link.report_driver(counters);
-    }
-
-    /// Reports to operators how far the guest is from its limits, unless another thread holds the control
-    /// lock; that one may report.
-    fn report_to_operators(&self) {
-        if let Ok(control) = self.control.try_lock() {
-            self.connection().link.report(&self.report(&control));
-        }
-    }
-
-    /// Which eventfd sends the guest's message from now on. The aggregator may say no: messages are then sent
-    /// here.
-    pub(super) fn connect_message(&self, event: Option<OwnedFd>) {
-        let mut control = self.control();
-        if control.message.is_none() && event.is_none() {
-            return;
-        }
-        control.message = event;
-        let connection = self.connection();
-        self.announce_message(&control, &self.host(&connection));
-    }
-
-    fn announce_message(&self, control: &Control<C>, host: &Host<'_>) {
-        let copy = control.message.as_ref().map(OwnedFd::try_clone).transpose();
-        let result = copy.map_err(|error| error.to_string()).and_then(|event| {
-            let request = Request::MessageEvent { given: event.is_some() };
-            host.request_with(&request, event).map_err(|error| error.to_string())
-        });
-        if let Err(error) = result {
-            log::debug!("The aggregator does not send this VM's messages: {error}");
-        }
-    }
-
-    /// The report for operators.
-    fn report(&self, control: &Control<C>) -> Report {
-        let FailSafeRecord { now, count } = control.record;
-        let budget = control.spaces.budget();
-        let limits = self.meters.usage(budget.tables(), budget.limits().tables);
-        Report { fail_safe: now, fail_safe_count: count, limits }
     }
 
     fn control(&self) -> MutexGuard<'_, Control<C>> {
