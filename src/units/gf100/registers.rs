@@ -1,6 +1,7 @@
 //! All registers of the function: which unit answers for an offset, what a unit in reset answers, and how the
 //! units' states add up to the interrupt level and to what may execute.
 
+mod config_mirror;
 mod state;
 
 use super::effect::{Effect, ReadResult};
@@ -19,7 +20,7 @@ use crate::ptimer::Ptimer;
 use gpuvmk_backend::FifoState;
 use gpuvmk_backend::InterruptInterest;
 use gpuvmk_chip::EngineSet;
-use gpuvmk_chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
+use gpuvmk_chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pmu};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_host::clock::Clock;
 use gpuvmk_mmio_trap::access::Word;
@@ -40,9 +41,6 @@ const fn tells_interrupts(reg: Reg) -> bool {
         regs::pfifo::NV_PFIFO_INTR_0 | regs::pfifo::NV_PFIFO_INTR_EN_0 | regs::pgraph::NV_PGRAPH_INTR
     )
 }
-
-/// First byte of the configuration space mirror.
-const MIRROR: u32 = pci::NV_XVE.base;
 
 /// The unit that a register belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,68 +322,6 @@ impl Registers {
         if !engines.is_empty() {
             effects.push(Effect::ResetEngines(engines));
         }
-    }
-
-    fn read_mirror(&self, reg: Reg) -> u32 {
-        let mut raw = [0; 4];
-        match self.config.read(u64::from(reg.0.wrapping_sub(MIRROR)), &mut raw) {
-            Ok(()) => u32::from_le_bytes(raw),
-            Err(_) => 0,
-        }
-    }
-
-    fn write_mirror(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
-        if reg == pci::NV_XVE_MSI_REARM {
-            self.output.rearm();
-            effects.push(Effect::UpdateInterest);
-            return;
-        }
-        let offset = u64::from(reg.0.wrapping_sub(MIRROR));
-        if word.drives(u32::MAX) {
-            self.write_config(offset, &word.bits().to_le_bytes(), effects);
-            return;
-        }
-        for ((byte, lane), at) in word.bits().to_le_bytes().into_iter().zip(0..4u32).zip(offset..) {
-            if word.drives(0xff << (8 * lane)) {
-                self.write_config(at, &[byte], effects);
-            }
-        }
-    }
-
-    fn write_config(&mut self, offset: u64, data: &[u8], effects: &mut Vec<Effect>) {
-        let Ok(change) = self.config.write(offset, data) else { return };
-        if change.after.msi.enabled && !change.before.msi.enabled {
-            self.output.rearm();
-        }
-        self.control = change.after;
-        effects.push(Effect::UpdateInterest);
-        if change.reset_requested {
-            effects.push(Effect::FunctionReset);
-        }
-    }
-
-    /// A message that was reported as sent was not sent.
-    pub fn send_again(&self) {
-        self.output.send_again(&self.control);
-    }
-
-    /// Configuration space as the bus reads it.
-    pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), gpuvmk_pci::AccessError> {
-        self.config.read(offset, data)
-    }
-
-    /// Configuration space as the bus writes it.
-    pub fn write_config_space(
-        &mut self,
-        offset: u64,
-        data: &[u8],
-        clock: &dyn Clock,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), gpuvmk_pci::AccessError> {
-        self.config.read(offset, &mut vec![0; data.len()])?;
-        self.write_config(offset, data, effects);
-        self.update_interrupts(clock);
-        Ok(())
     }
 
     fn tell_fifo_state(&mut self, effects: &mut Vec<Effect>) {
