@@ -1,5 +1,7 @@
 //! Context images: saved and restored for real, by virtual or physical address, patch lists applied.
 
+use super::commands::*;
+use super::recorder::*;
 use super::rig::*;
 use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::GuestChannel;

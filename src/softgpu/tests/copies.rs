@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use super::commands::*;
+use super::recorder::*;
 use super::rig::*;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gf100::methods::{self, m2mf, pcopy, query};

@@ -1,5 +1,6 @@
 //! What the host unit and the engines refuse.
 
+use super::commands::*;
 use super::rig::*;
 use gpuvmk_backend::EngineBackend;
 use gpuvmk_chip::addr::GuestChannel;

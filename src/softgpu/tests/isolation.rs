@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::commands::*;
 use super::rig::*;
 use crate::Core;
 use gpuvmk_backend::{Backend, EngineBackend, EngineEvents};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::commands::*;
+use super::recorder::*;
 use super::rig::*;
 use crate::chip::{Description, EngineRow, GF100};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};

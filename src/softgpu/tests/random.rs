@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::commands::*;
 use super::rig::*;
 use gpuvmk_backend::{Backend, EngineBackend};
 use gpuvmk_chip::addr::GuestChannel;

@@ -1,22 +1,18 @@
 //! A core with a driver's helpers around it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::recorder::{PATIENCE, Recorder};
 use crate::Core;
 use gpuvmk_backend::*;
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, HostError, MmuFault, StopCause};
-use gpuvmk_chip::gf100::methods::m2mf;
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk_chip::gf100::ramin::*;
-use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
-
-/// Long enough for anything on a loaded machine; only failures wait so long.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
@@ -24,94 +20,6 @@ pub fn vram(address: u64) -> PhysicalAddress {
 
 pub fn system(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::SystemCoherent, address }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    NonStall(Engine),
-    Stopped(ChannelStop<GuestChannel>),
-    Fault(MmuFault),
-    Patch(u32, u32),
-}
-
-/// Keeps what it is told.
-#[derive(Default)]
-pub struct Recorder {
-    events: Mutex<Vec<Event>>,
-    told: Condvar,
-}
-
-impl Recorder {
-    fn push(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
-        self.told.notify_all();
-    }
-
-    pub fn all(&self) -> Vec<Event> {
-        self.events.lock().unwrap().clone()
-    }
-
-    /// The first event that `wanted` accepts, as soon as there is one.
-    pub fn wait<T>(&self, wanted: impl Fn(&Event) -> Option<T>) -> T {
-        let events = self.events.lock().unwrap();
-        let none = |events: &mut Vec<Event>| events.iter().find_map(&wanted).is_none();
-        let (events, _) = self.told.wait_timeout_while(events, PATIENCE, none).unwrap();
-        events.iter().find_map(&wanted).unwrap_or_else(|| panic!("no such event among {events:?}"))
-    }
-
-    /// A refused access, and the channel that it stopped.
-    pub fn wait_fault(&self) -> (Option<GuestChannel>, MmuFault) {
-        self.wait(|event| match event {
-            Event::Stopped(ChannelStop { channel, cause: StopCause::Fault(fault) }) => {
-                Some((Some(*channel), *fault))
-            }
-            Event::Fault(fault) => Some((None, *fault)),
-            _ => None,
-        })
-    }
-
-    pub fn wait_host_error(&self) -> (GuestChannel, HostError) {
-        self.wait(|event| match event {
-            Event::Stopped(ChannelStop { channel, cause: StopCause::Host(error) }) => {
-                Some((*channel, *error))
-            }
-            _ => None,
-        })
-    }
-
-    pub fn wait_graphics_error(&self) -> (GuestChannel, GraphicsError) {
-        self.wait(|event| match event {
-            Event::Stopped(ChannelStop { channel, cause: StopCause::Graphics(error) }) => {
-                Some((*channel, *error))
-            }
-            _ => None,
-        })
-    }
-}
-
-impl EngineEvents for Recorder {
-    fn non_stall(&self, engine: Engine) {
-        self.push(Event::NonStall(engine));
-    }
-    fn message_delivered(&self, engines: EngineSet) {
-        engines.engines().for_each(|engine| self.non_stall(engine));
-    }
-
-    fn unsent(&self) {}
-
-    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
-        self.push(Event::Stopped(stop));
-    }
-    fn fault(&self, fault: MmuFault) {
-        self.push(Event::Fault(fault));
-    }
-    fn preempted(&self, _channel: GuestChannel) {
-        // The tests poll.
-    }
-    fn patch_register(&self, offset: u32, value: u32) {
-        self.push(Event::Patch(offset, value));
-    }
-    fn lost(&self, _reason: &str) {}
 }
 
 /// How a page is mapped.
@@ -407,63 +315,4 @@ impl Rig {
         self.submit(channel, words);
         self.wait_done(channel);
     }
-}
-
-pub fn inc(subchannel: u32, method: u16, data: &[u32]) -> Vec<u32> {
-    let mut words = vec![1 << 29 | (data.len() as u32) << 16 | subchannel << 13 | u32::from(method) >> 2];
-    words.extend(data);
-    words
-}
-
-pub fn fixed(subchannel: u32, method: u16, data: &[u32]) -> Vec<u32> {
-    let mut words = vec![3 << 29 | (data.len() as u32) << 16 | subchannel << 13 | u32::from(method) >> 2];
-    words.extend(data);
-    words
-}
-
-pub fn immediate(subchannel: u32, method: u16, data: u32) -> Vec<u32> {
-    vec![4 << 29 | data << 16 | subchannel << 13 | u32::from(method) >> 2]
-}
-
-pub fn hi(address: u64) -> u32 {
-    (address >> 32) as u32
-}
-
-pub fn lo(address: u64) -> u32 {
-    address as u32
-}
-
-/// Binds M2MF to subchannel 2 and copies lines.
-pub fn m2mf_copy(from: u64, to: u64, pitch: u32, length: u32, count: u32) -> Vec<u32> {
-    let mut words = inc(2, 0, &[u32::from(m2mf::CLASS)]);
-    words.extend(inc(2, m2mf::OFFSET_OUT_HIGH, &[hi(to), lo(to)]));
-    words.extend(inc(2, m2mf::OFFSET_IN_HIGH, &[hi(from), lo(from), pitch, pitch, length, count]));
-    words.extend(inc(2, m2mf::EXEC, &[m2mf::EXEC::LINEAR_IN.mask() | m2mf::EXEC::LINEAR_OUT.mask()]));
-    words
-}
-
-/// Binds a copy engine to subchannel 4 and copies lines.
-pub fn pcopy_copy(class: u16, from: u64, to: u64, pitch: u32, length: u32, count: u32) -> Vec<u32> {
-    let mut words = inc(4, 0, &[u32::from(class)]);
-    words.extend(inc(4, 0x30c, &[hi(from), lo(from), hi(to), lo(to), pitch, pitch, length, count]));
-    words.extend(inc(4, 0x300, &[0x110]));
-    words
-}
-
-/// Host semaphore methods.
-pub fn semaphore(address: u64, value: u32, operation: u32) -> Vec<u32> {
-    inc(0, 0x10, &[hi(address), lo(address), value, operation])
-}
-
-/// Bytes that differ everywhere.
-pub fn pattern(seed: u32, size: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-    (0..size)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state as u8
-        })
-        .collect()
 }

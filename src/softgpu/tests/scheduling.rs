@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::commands::*;
 use super::rig::*;
 use gpuvmk_backend::{EngineBackend, FifoState};
 use gpuvmk_chip::addr::GuestChannel;

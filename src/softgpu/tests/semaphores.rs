@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::commands::*;
+use super::recorder::*;
 use super::rig::*;
 use gpuvmk_backend::EngineBackend;
 use gpuvmk_chip::Engine;

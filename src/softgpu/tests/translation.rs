@@ -1,5 +1,6 @@
 //! Page tables, the TLB, and faults of each reason.
 
+use super::commands::*;
 use super::rig::*;
 use gpuvmk_backend::{Backend, EngineBackend, FlushScope};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
