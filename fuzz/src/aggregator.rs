@@ -2,7 +2,9 @@
 //! that may fail and report anything, no page of one's address space ever points at another's memory, memory
 //! is zero before it changes hands, and everything comes back when all are gone.
 
+mod books;
 mod judge;
+mod judge_gpu;
 mod wish;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,8 @@ use rustix::fs::MemfdFlags;
 
 use crate::input::Input;
 use crate::log_sink;
-use judge::{Judge, JudgeGpu};
+use judge::Judge;
+use judge_gpu::JudgeGpu;
 
 /// Turns in which everything must have come back.
 const TURNS: usize = 2000;

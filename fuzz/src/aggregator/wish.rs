@@ -10,7 +10,8 @@ use gpuvmk::aggregator::wire::decode_request;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::scheduler::share::Share;
 
-use super::judge::{MIB, PARTITION};
+use super::books::MIB;
+use super::judge_gpu::PARTITION;
 use crate::input::Input;
 
 pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello {
