@@ -6,7 +6,7 @@ pub(crate) mod rpc;
 mod sleep;
 
 use gpuvmk::backend::{Backend as _, ChannelRefusal};
-use gpuvmk::chip::addr::{GpuVa, GuestChannel};
+use gpuvmk::chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
 use gpuvmk::gsp::abi;
@@ -146,9 +146,9 @@ fn step(
         }
         5 => {
             let (runlist, chid) = (u16::from(input.below(4)), u16::from(input.below(20)));
-            if let Some(target) = gsp.doorbell_target(runlist, chid) {
+            if let Some(target) = gsp.doorbell_target(runlist, Chid(chid)) {
                 assert!(
-                    back.live().contains_key(&target.channel.0),
+                    back.live().contains_key(&target.channel),
                     "a doorbell of a channel that is not there"
                 );
             }

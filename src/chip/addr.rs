@@ -83,6 +83,13 @@ pub struct GuestChannel(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct HostChannel(pub u16);
 
+/// Channel number on a runlist, as a driver of a chip with GSP and its doorbells have it. Each runlist's
+/// begin at 0.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+pub struct Chid(pub u16);
+
 /// A vGPU, as the aggregator numbers its tenants. Never told to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TenantId(pub u32);

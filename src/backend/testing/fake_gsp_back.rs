@@ -59,7 +59,7 @@ struct State {
     vram: FakeMemory,
     ram: FakeMemory,
     calls: Vec<BackCall>,
-    live: BTreeMap<u16, GspChannel>,
+    live: BTreeMap<GuestChannel, GspChannel>,
     refusal: Option<ChannelRefusal>,
     objects: Option<ObjectUsage>,
     interlude: Option<Interlude>,
@@ -102,7 +102,7 @@ impl FakeGspBack {
     }
 
     /// Channels that exist, by their slots.
-    pub fn live(&self) -> BTreeMap<u16, GspChannel> {
+    pub fn live(&self) -> BTreeMap<GuestChannel, GspChannel> {
         self.state().live.clone()
     }
 
@@ -188,7 +188,7 @@ impl FakeGspBack {
     /// A request of a channel that there must be.
     fn ask(&self, slot: GuestChannel, call: BackCall) -> Result<(), ChannelRefusal> {
         let mut state = self.state();
-        assert!(state.live.contains_key(&slot.0), "{slot:?} is empty");
+        assert!(state.live.contains_key(&slot), "{slot:?} is empty");
         state.answer(call)
     }
 }
@@ -303,9 +303,9 @@ impl GspBackend for FakeGspBack {
         assert!(self.engines.contains(channel.engines), "engines that there are not");
         let interlude = {
             let mut state = self.state();
-            assert!(!state.live.contains_key(&slot.0), "{slot:?} is in use");
+            assert!(!state.live.contains_key(&slot), "{slot:?} is in use");
             state.answer(BackCall::Create(slot.0, channel))?;
-            state.live.insert(slot.0, channel);
+            state.live.insert(slot, channel);
             state.interlude.take()
         };
         if let Some(interlude) = interlude {
@@ -324,7 +324,7 @@ impl GspBackend for FakeGspBack {
 
     fn destroy_channel(&self, slot: GuestChannel) {
         let mut state = self.state();
-        assert!(state.live.remove(&slot.0).is_some(), "{slot:?} is destroyed twice");
+        assert!(state.live.remove(&slot).is_some(), "{slot:?} is destroyed twice");
         state.calls.push(BackCall::Destroy(slot.0));
     }
 

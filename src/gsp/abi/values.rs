@@ -3,6 +3,7 @@
 //! A version's module makes them of the bytes that a driver sent, and bytes of them for it. Handles, numbers
 //! of controls and classes, and addresses are the driver's own.
 
+use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 
 /// An object's full name.
@@ -71,7 +72,7 @@ pub struct RcTriggered {
     /// `NV2080_ENGINE_TYPE_*`.
     pub engine_type: u32,
     /// Channel number.
-    pub chid: u32,
+    pub chid: Chid,
     /// `ROBUST_CHANNEL_*`.
     pub except_type: u32,
     /// Faulting address, for MMU faults.
@@ -115,7 +116,7 @@ pub struct ChannelParameters {
     /// The engine; none where no engine has the number that was given.
     pub engine: Option<Engine>,
     /// The number that it must have, if the driver chose one.
-    pub chid: Option<u16>,
+    pub chid: Option<Chid>,
     /// Virtual address of its ring; 0: it never runs.
     pub ring: u64,
     /// Entries of the ring.

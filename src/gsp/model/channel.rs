@@ -14,7 +14,7 @@ use crate::model::config::GspConfig;
 use crate::model::engines;
 use crate::model::token::{DoorbellTarget, Token};
 use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel};
-use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -52,7 +52,7 @@ pub(super) enum KeptState {
 /// A channel as it is kept over a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deferred {
-    pub(super) chid: u16,
+    pub(super) chid: Chid,
     pub(super) engine_type: u32,
     pub(super) userd: u64,
     /// 0 where it never runs.
@@ -77,7 +77,7 @@ pub(super) struct Revived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     runlist: u16,
-    chid: Option<u16>,
+    chid: Option<Chid>,
     engine: Engine,
     engines: EngineSet,
     userd: u64,
@@ -100,7 +100,7 @@ pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wan
     let engine =
         engine.filter(|engine| config.engines.contains((*engine).into())).ok_or(Status::InvalidArgument)?;
     let runlist = engines::runlist(engine);
-    if chid.is_some_and(|chid| chid >= config.hal.channels_per_runlist) {
+    if chid.is_some_and(|chid| chid.0 >= config.hal.channels_per_runlist) {
         return Err(Status::InvalidArgument);
     }
     let userd = userd.filter(|userd| userd.is_multiple_of(USERD_SIZE)).ok_or(Status::InvalidArgument)?;
@@ -166,13 +166,14 @@ impl Channels {
         page_directory: Option<PhysicalAddress>,
     ) -> Result<Token, Status> {
         let runlist = wanted.runlist;
-        let taken = |chid: u16| self.table.contains_key(&Token { runlist, chid });
+        let taken = |chid: Chid| self.table.contains_key(&Token { runlist, chid });
         let chid = match wanted.chid {
             Some(chid) if taken(chid) => return Err(Status::StateInUse),
             Some(chid) => chid,
-            None => {
-                (0..config.hal.channels_per_runlist).find(|chid| !taken(*chid)).ok_or(Status::NoFreeFifos)?
-            }
+            None => (0..config.hal.channels_per_runlist)
+                .map(Chid)
+                .find(|chid| !taken(*chid))
+                .ok_or(Status::NoFreeFifos)?,
         };
         let token = Token { runlist, chid };
         let slot = match wanted.ring {

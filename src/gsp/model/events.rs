@@ -32,7 +32,7 @@ pub(super) fn run_cpu_sequencer() -> Event {
 pub(super) fn rc_triggered(abi: &Abi, token: Token, error: RobustChannelError) -> Event {
     let body = (abi.rc_triggered)(RcTriggered {
         engine_type: error.engine.nv2080_type(),
-        chid: token.chid.into(),
+        chid: token.chid,
         except_type: error.code,
         address: error.address,
         fault_type: error.fault_type,

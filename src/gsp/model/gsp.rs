@@ -18,7 +18,7 @@ use super::{boot, events, rpc, saved};
 use crate::abi::status::Status;
 use crate::abi::{self, Abi};
 use gpuvmk_backend::{GspBackend, ObjectUsage};
-use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::channel_event::ChannelStop;
 
 /// What GSP does.
@@ -210,7 +210,7 @@ impl Gsp {
     }
 
     /// The channel of a doorbell token.
-    pub fn doorbell_target(&self, runlist: u16, chid: u16) -> Option<DoorbellTarget> {
+    pub fn doorbell_target(&self, runlist: u16, chid: Chid) -> Option<DoorbellTarget> {
         self.rm.channels.doorbell_target(Token { runlist, chid })
     }
 

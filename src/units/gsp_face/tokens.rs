@@ -22,7 +22,7 @@ impl Default for Tokens {
 
 fn place(token: Token) -> usize {
     // Channel numbers are dense and start at 0 on every runlist.
-    (usize::from(token.chid) ^ usize::from(token.runlist) << 8) % PLACES
+    (usize::from(token.chid.0) ^ usize::from(token.runlist) << 8) % PLACES
 }
 
 impl Tokens {
@@ -66,23 +66,23 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    use gpuvmk_chip::addr::GuestChannel;
+    use gpuvmk_chip::addr::{Chid, GuestChannel};
 
     const TARGET: DoorbellTarget = DoorbellTarget { channel: GuestChannel(4), userd: 0x1000 };
 
     #[test]
     fn token_is_found_and_one_at_the_same_place_is_not() {
         let mut tokens = Tokens::default();
-        tokens.put(Token { runlist: 1, chid: 7 }, TARGET);
-        assert_eq!(tokens.get(Token { runlist: 1, chid: 7 }), Some(TARGET));
-        assert_eq!(tokens.get(Token { runlist: 5, chid: 7 }), None);
-        assert_eq!(tokens.get(Token { runlist: 0, chid: 0x107 }), None);
+        tokens.put(Token { runlist: 1, chid: Chid(7) }, TARGET);
+        assert_eq!(tokens.get(Token { runlist: 1, chid: Chid(7) }), Some(TARGET));
+        assert_eq!(tokens.get(Token { runlist: 5, chid: Chid(7) }), None);
+        assert_eq!(tokens.get(Token { runlist: 0, chid: Chid(0x107) }), None);
     }
 
     #[test]
     fn refresh_moves_and_removes() {
         let mut tokens = Tokens::default();
-        let [kept, gone] = [Token { runlist: 0, chid: 1 }, Token { runlist: 0, chid: 2 }];
+        let [kept, gone] = [Token { runlist: 0, chid: Chid(1) }, Token { runlist: 0, chid: Chid(2) }];
         tokens.put(kept, TARGET);
         tokens.put(gone, TARGET);
         let moved = DoorbellTarget { channel: GuestChannel(9), ..TARGET };

@@ -2,6 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::layout;
 
 /// Bytes of `NV0080_ALLOC_PARAMETERS`.
@@ -106,13 +107,13 @@ gpuvmk_chip::fields! {
 const CHANNELS_PER_PAGE: u16 = 8;
 
 /// The channel number that the flags of a channel ask for, where they fix the USERD page.
-pub fn fixed_chid(flags: u32) -> Option<u16> {
+pub fn fixed_chid(flags: u32) -> Option<Chid> {
     if !NVOS04_FLAGS::USERD_INDEX_PAGE_FIXED.is_set(flags) {
         return None;
     }
     let page = NVOS04_FLAGS::USERD_INDEX_PAGE_VALUE.get_u16(flags);
     // 12 bits.
-    Some(page.wrapping_mul(CHANNELS_PER_PAGE) | NVOS04_FLAGS::USERD_INDEX_VALUE.get_u16(flags))
+    Some(Chid(page.wrapping_mul(CHANNELS_PER_PAGE) | NVOS04_FLAGS::USERD_INDEX_VALUE.get_u16(flags)))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -22,7 +22,7 @@ impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
     fn from(event: RcTriggered) -> Self {
         Self {
             nv2080EngineType: event.engine_type,
-            chid: event.chid,
+            chid: event.chid.0.into(),
             exceptType: event.except_type,
             scope: 0,
             partitionAttributionId: 0,

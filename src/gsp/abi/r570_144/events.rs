@@ -33,7 +33,7 @@ impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
         let low = event.address as u32;
         Self {
             nv2080EngineType: event.engine_type,
-            chid: event.chid,
+            chid: event.chid.0.into(),
             gfid: 0,
             exceptLevel: 0,
             exceptType: event.except_type,
@@ -53,12 +53,13 @@ impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuvmk_chip::addr::Chid;
 
     #[test]
     fn rc_event_has_the_layout_that_nouveau_reads() {
         let raw = (crate::abi::r570_144::ABI.rc_triggered)(RcTriggered {
             engine_type: 9,
-            chid: 3,
+            chid: Chid(3),
             except_type: 31,
             address: 0x12_3456_7000,
             fault_type: 2,

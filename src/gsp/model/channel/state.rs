@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::abi::values::ChannelParameters;
 use gpuvmk_chip::Engine;
-use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct ChannelState {
     /// Its runlist.
     pub runlist: u16,
     /// Its number there.
-    pub chid: u16,
+    pub chid: Chid,
     /// Its slot at the back; none for a channel without a ring.
     pub slot: Option<GuestChannel>,
     /// Its engine.
@@ -76,7 +76,7 @@ pub struct PositionState {
     /// Runlist of the channel.
     pub runlist: u16,
     /// Its number there.
-    pub chid: u16,
+    pub chid: Chid,
     /// GP_GET.
     pub get: u32,
     /// GP_PUT.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::{Chid, PAGE_SIZE};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub enum KindState {
         /// Its runlist.
         runlist: u16,
         /// Its number there.
-        chid: u16,
+        chid: Chid,
         /// Handle of its address space.
         space: u32,
     },

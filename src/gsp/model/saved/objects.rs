@@ -16,6 +16,7 @@ use crate::model::rm::{Rm, is_internal};
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const CLIENT: u8 = 1;
@@ -91,7 +92,7 @@ fn write_space(space: &AddressSpace, to: &mut Writer) {
 fn write_channel(rm: &Rm, back: &dyn GspBackend, token: Token, space: u32, to: &mut Writer) {
     let kept = rm.channels.kept(back, token);
     to.u32(space);
-    to.u16(token.chid);
+    to.u16(token.chid.0);
     to.u32(kept.engine_type);
     to.u64(kept.userd);
     to.u64(kept.ring);
@@ -190,7 +191,7 @@ fn read_one(
 }
 
 fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
-    let (chid, engine_type, userd, ring) = (from.u16()?, from.u32()?, from.u64()?, from.u64()?);
+    let (chid, engine_type, userd, ring) = (Chid(from.u16()?), from.u32()?, from.u64()?, from.u64()?);
     let ring_log2 = from.u8()?;
     let state = match from.u8()? {
         0 => KeptState::Idle,

@@ -7,7 +7,7 @@ use crate::model::GspConfig;
 use gpuvmk_backend::ChannelRefusal;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::Engine;
-use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::{Chid, GuestChannel};
 
 const CLIENT: u32 = 0xc1d0_0000;
 const CHANNEL: u32 = 0xf1f0_0001;
@@ -76,8 +76,8 @@ pub fn channel_numbers_are_unique_on_a_runlist_and_free_for_another() {
     assert_eq!(alloc(&mut driver, 1, &channel(1, 300, 0x1000, 0)), 0);
     assert_eq!(alloc(&mut driver, 2, &channel(9, 300, 0x1000, 0)), 0x63);
     assert_eq!(alloc(&mut driver, 3, &channel(10, 300, 0x1000, 0)), 0);
-    assert_eq!(driver.gsp.doorbell_target(0, 300).unwrap().channel, GuestChannel(0));
-    assert_eq!(driver.gsp.doorbell_target(1, 300).unwrap().channel, GuestChannel(1));
+    assert_eq!(driver.gsp.doorbell_target(0, Chid(300)).unwrap().channel, GuestChannel(0));
+    assert_eq!(driver.gsp.doorbell_target(1, Chid(300)).unwrap().channel, GuestChannel(1));
     assert_eq!(driver.free(CLIENT, 1), 0);
     assert_eq!(alloc(&mut driver, 2, &channel(9, 300, 0x1000, 0)), 0);
 }
@@ -112,7 +112,7 @@ pub fn slots_run_out_and_come_back() {
     assert_eq!(driver.free(CLIENT, 1), 0);
     assert_eq!(alloc(&mut driver, 3, &channel(1, 3, 0x1000, 0)), 0);
 
-    assert_eq!(driver.gsp.doorbell_target(0, 3).unwrap().channel, GuestChannel(0));
+    assert_eq!(driver.gsp.doorbell_target(0, Chid(3)).unwrap().channel, GuestChannel(0));
 }
 
 #[test]
@@ -129,7 +129,7 @@ pub fn refusals_of_the_back_reach_the_driver_and_leave_nothing() {
 
         assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), channel_status);
         assert_eq!(driver.gsp.objects(), objects);
-        assert_eq!(driver.gsp.doorbell_target(0, 1), None);
+        assert_eq!(driver.gsp.doorbell_target(0, Chid(1)), None);
 
         driver.back.refuse(None);
         assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
@@ -244,7 +244,7 @@ pub fn every_way_to_free_takes_the_channel_from_the_back_once() {
 
         assert_eq!(driver.back.calls(), [BackCall::Destroy(0)], "{object:#x}");
         assert_ne!(driver.free(CLIENT, CHANNEL), 0);
-        assert_eq!(driver.gsp.doorbell_target(0, 1), None);
+        assert_eq!(driver.gsp.doorbell_target(0, Chid(1)), None);
     }
 }
 

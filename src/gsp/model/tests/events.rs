@@ -5,7 +5,7 @@ use super::driver::{Driver, STATIC_INFO, UNLOADING, static_info, words};
 use super::probe::{DEVICE, channel, client, set_page_directory, start};
 use crate::model::Effect;
 use gpuvmk_backend::testing::BackCall;
-use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 
@@ -52,7 +52,7 @@ pub fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
     let mut driver = running();
     driver.gsp.stopped(&driver.back, fault(0));
 
-    assert_eq!(driver.gsp.doorbell_target(1, 3), None);
+    assert_eq!(driver.gsp.doorbell_target(1, Chid(3)), None);
     assert_eq!(driver.gsp.stopped(&driver.back, fault(0)), []);
     driver.poll();
     assert_eq!(driver.control(CLIENT, 1, 0xa06f_0103, &[1, 0]).0, 0x40);
@@ -70,7 +70,7 @@ pub fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
     assert_eq!(driver.gsp.stopped(&driver.back, fault(0)), []);
 
     start(&mut driver, CLIENT, 1, 10);
-    assert_eq!(driver.gsp.doorbell_target(1, 3).unwrap().channel, GuestChannel(1));
+    assert_eq!(driver.gsp.doorbell_target(1, Chid(3)).unwrap().channel, GuestChannel(1));
 }
 
 #[test]
@@ -94,7 +94,7 @@ pub fn event_that_does_not_fit_is_dropped_and_counted() {
 
     assert_eq!(effects, []);
     assert_eq!(driver.gsp.counters().events_dropped, 1);
-    assert_eq!(driver.gsp.doorbell_target(1, 3), None);
+    assert_eq!(driver.gsp.doorbell_target(1, Chid(3)), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, FREE, LIBOS, PAGE, UNLOADING, seal, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
 use crate::model::ObjectLimits;
-use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 
 const CLIENT: u32 = 0xc1d0_0000;
@@ -177,8 +177,8 @@ proptest! {
             prop_assert!(driver.gsp.objects() <= ObjectLimits::default().total as usize);
             prop_assert!(driver.back.live().len() <= 8);
             for (runlist, chid) in (0..3).flat_map(|runlist| (0..6).map(move |chid| (runlist, chid))) {
-                if let Some(target) = driver.gsp.doorbell_target(runlist, chid) {
-                    prop_assert_eq!(driver.back.live().get(&target.channel.0).map(|live| live.userd), Some(target.userd));
+                if let Some(target) = driver.gsp.doorbell_target(runlist, Chid(chid)) {
+                    prop_assert_eq!(driver.back.live().get(&target.channel).map(|live| live.userd), Some(target.userd));
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::driver::{
 use crate::model::{DoorbellTarget, Effect};
 use gpuvmk_backend::GspChannel;
 use gpuvmk_backend::testing::BackCall;
-use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 
 const INTERNAL: u32 = 0xc1e0_0004;
@@ -261,14 +261,14 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
         ]
     );
     assert_eq!(
-        driver.gsp.doorbell_target(0, 1),
+        driver.gsp.doorbell_target(0, Chid(1)),
         Some(DoorbellTarget { channel: GuestChannel(0), userd: 0x90_0200 })
     );
     assert_eq!(
-        driver.gsp.doorbell_target(1, 2),
+        driver.gsp.doorbell_target(1, Chid(2)),
         Some(DoorbellTarget { channel: GuestChannel(1), userd: 0x91_0000 })
     );
-    assert_eq!(driver.gsp.doorbell_target(0, 2), None);
+    assert_eq!(driver.gsp.doorbell_target(0, Chid(2)), None);
 
     driver.effects.clear();
     assert_eq!(driver.call(UNLOADING, &words(&[0, 0])).result, 0);
@@ -323,7 +323,7 @@ pub fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
     assert_eq!(toggle(&mut driver, 0), 0);
     assert_eq!(driver.back.calls(), [BackCall::Schedule(0, true)]);
     assert_eq!(
-        driver.gsp.doorbell_target(0, 1),
+        driver.gsp.doorbell_target(0, Chid(1)),
         Some(DoorbellTarget { channel: GuestChannel(0), userd: 0x90_0000 })
     );
 }

@@ -9,7 +9,7 @@ use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start
 use crate::model::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
 use gpuvmk_backend::FlushScope;
 use gpuvmk_backend::testing::BackCall;
-use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const CLIENT: u32 = 0xc1d0_0000;
@@ -180,7 +180,7 @@ pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
         assert_eq!(driver.back.calls(), [BackCall::Flush(flush), BackCall::Schedule(0, true)]);
         assert_eq!(entries(&driver), [false, false, false, false, false, true, true, true]);
         assert_eq!(
-            driver.gsp.doorbell_target(1, 3),
+            driver.gsp.doorbell_target(1, Chid(3)),
             Some(DoorbellTarget { channel: GuestChannel(0), userd: USERD })
         );
     }
@@ -219,7 +219,7 @@ pub fn channel_whose_place_cannot_be_found_again_is_told_as_stopped() {
         assert!(!driver.back.calls().contains(&BackCall::Schedule(0, true)));
         let event = driver.events.pop().unwrap();
         assert_eq!((event.function, event.word(0), event.word(4), event.word(0x10)), (0x1004, 10, 3, 45));
-        assert_eq!(driver.gsp.doorbell_target(1, 3), None);
+        assert_eq!(driver.gsp.doorbell_target(1, Chid(3)), None);
         assert_eq!(driver.effects.last(), Some(&Effect::Interrupt));
     }
 }
@@ -310,7 +310,7 @@ fn nothing_is_left(driver: &Driver) {
     assert_eq!(driver.gsp.objects(), 0);
     assert!(driver.back.live().is_empty());
     assert!(driver.effects.is_empty());
-    assert_eq!(driver.gsp.doorbell_target(1, 3), None);
+    assert_eq!(driver.gsp.doorbell_target(1, Chid(3)), None);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn stopped(engines: EngineSet, words: &[u32]) -> GpuEvent {
     rig.settle();
     assert_eq!(rig.errors().len(), 1);
     assert!(!rig.done(&channel));
-    rig.errors()[&channel.id.0]
+    rig.errors()[&channel.id]
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn what_stopped_a_channel_is_not_told_of_the_next_with_its_number() {
 
     assert_eq!(second.id, first.id);
     rig.settle();
-    assert_eq!(rig.errors().keys().copied().collect::<Vec<_>>(), [other.id.0]);
+    assert_eq!(rig.errors().keys().copied().collect::<Vec<_>>(), [other.id]);
 }
 
 /// The same at every moment of being told: a channel that is destroyed while it stops leaves nothing behind.

@@ -87,7 +87,7 @@ proptest! {
         }
         rig.gpu.destroy_channel(channel.id).unwrap();
         rig.gpu.destroy_space(space).unwrap();
-        prop_assert!(!rig.errors().contains_key(&witness.id.0));
+        prop_assert!(!rig.errors().contains_key(&witness.id));
         prop_assert_eq!(ledger.foreign_accesses(ME), 0);
     }
 }

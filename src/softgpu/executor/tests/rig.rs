@@ -240,9 +240,9 @@ impl Rig {
     }
 
     /// Events that stop channels, by channel.
-    pub fn errors(&self) -> BTreeMap<u16, GpuEvent> {
+    pub fn errors(&self) -> BTreeMap<HostChannel, GpuEvent> {
         let stops = self.events.iter().filter(|event| !matches!(event, GpuEvent::Preempted(_)));
-        stops.filter_map(|event| Some((event.channel()?.0, *event))).collect()
+        stops.filter_map(|event| Some((event.channel()?, *event))).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The doorbell: a register to which a driver writes a channel's token.
 
+use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::registers::{Field, Reg};
 
 /// A channel as a doorbell names it.
@@ -8,7 +9,7 @@ pub struct Token {
     /// Runlist.
     pub runlist: u16,
     /// Channel on it.
-    pub chid: u16,
+    pub chid: Chid,
 }
 
 /// Where the doorbell is, and where a token's parts are in what is written there.
@@ -30,12 +31,12 @@ impl Doorbell {
         if value & self.required != self.required {
             return None;
         }
-        Some(Token { runlist: self.runlist.get_u16(value), chid: self.chid.get_u16(value) })
+        Some(Token { runlist: self.runlist.get_u16(value), chid: Chid(self.chid.get_u16(value)) })
     }
 
     /// The value that a driver writes for a token that [`Self::token`] has given.
     pub fn value(&self, token: Token) -> u32 {
-        self.runlist.of(token.runlist.into()) | self.chid.of(token.chid.into()) | self.required
+        self.runlist.of(token.runlist.into()) | self.chid.of(token.chid.0.into()) | self.required
     }
 }
 
@@ -54,14 +55,14 @@ mod tests {
 
     #[test]
     fn halves_of_the_word_on_gh100() {
-        let token = Token { runlist: 0x1234, chid: 0xfedc };
+        let token = Token { runlist: 0x1234, chid: Chid(0xfedc) };
         assert_eq!(GH100.doorbell.token(0x1234_fedc), Some(token));
         assert_eq!(GH100.doorbell.value(token), 0x1234_fedc);
     }
 
     #[test]
     fn required_bits_are_written_and_looked_for() {
-        let token = Token { runlist: 5, chid: 0x123 };
+        let token = Token { runlist: 5, chid: Chid(0x123) };
         assert_eq!(NARROW.value(token), 0x4005_0123);
         assert_eq!(NARROW.token(0x4005_0123), Some(token));
         assert_eq!(NARROW.token(0x4085_f123), Some(token), "bits between the fields say nothing");
