@@ -1,4 +1,4 @@
-//! The table of rooms in docs/architecture.md is what is there, and goes from the ground up.
+//! The table of rooms in docs/architecture.md is what is there, and goes from the ground up. Files are short.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -85,10 +85,56 @@ fn rooms_import_from_above_in_the_table() {
 
 #[test]
 fn configuration_knows_nothing_of_the_command_line() {
-    for entry in fs::read_dir(source().join("config")).unwrap().map(Result::unwrap) {
-        let text = fs::read_to_string(entry.path()).unwrap();
-        assert!(!text.contains("crate::cli"), "{}", entry.path().display());
+    let mut found = Vec::new();
+    all_sources(&source().join("config"), &mut found);
+    assert!(!found.is_empty());
+    for file in found {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("crate::cli"), "{}", file.display());
     }
+}
+
+/// Most lines of a source file, which is about one thing.
+const LINES: usize = 450;
+
+/// Folders with sources.
+const CODE: [&str; 9] = ["benches", "fuzz", "gpu_bench", "lab", "runner", "shader", "src", "tests", "xtask"];
+
+/// Files that may be longer, and why.
+const LONG: [(&str, &str); 0] = [];
+
+/// All source files below a folder, but for what a build leaves there.
+fn all_sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("target") {
+            all_sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn no_source_file_is_too_long_for_one_thing() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in CODE {
+        all_sources(&tree.join(folder), &mut found);
+    }
+    assert!(found.len() > 1000, "{} sources were found", found.len());
+    let lines = |file: &PathBuf| fs::read_to_string(file).unwrap().lines().count();
+    let name = |file: &PathBuf| file.strip_prefix(tree).unwrap().to_str().unwrap().to_owned();
+    let long: BTreeMap<_, _> =
+        found.iter().map(|file| (name(file), lines(file))).filter(|(_, lines)| *lines > LINES).collect();
+    let allowed = |name: &String| LONG.iter().any(|(file, _)| file == name);
+    let wrong: Vec<_> = long.iter().filter(|(name, _)| !allowed(name)).collect();
+    assert!(
+        wrong.is_empty(),
+        "files of more than {LINES} lines, to be split by what they are about: {wrong:?}"
+    );
+    let needless: Vec<_> = LONG.iter().filter(|(file, _)| !long.contains_key(*file)).collect();
+    assert!(needless.is_empty(), "not longer than others: {needless:?}");
 }
 
 /// Source files below a folder, without those of tests.

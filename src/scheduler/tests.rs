@@ -1,4 +1,5 @@
 use super::*;
+use gpuvmk_chip::EngineSet;
 
 const A: TenantId = TenantId(1);
 const B: TenantId = TenantId(2);
