@@ -44,15 +44,13 @@ const SPANS: u32 = 8;
 /// the 65530 that a process may have.
 const ALL_SINGLE_PAGES: usize = 4096;
 
-/// A descriptor number that is none.
-const NO_FILE: RawFd = -1;
-
-/// One guarded range; free while `start` is 0.
+/// One guarded range; free while `start` is 0. A fresh one is all zeros, so that the table of them takes no
+/// room in the program's file.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
     page: AtomicUsize,
-    /// The file whose size is checked; [`NO_FILE`] where the size means nothing.
+    /// The complement of the file's descriptor, which is negative; 0 where the file's size means nothing.
     file: AtomicI32,
     /// Offset in the file of the first byte.
     offset: AtomicU64,
@@ -72,7 +70,7 @@ impl Slot {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
             page: AtomicUsize::new(0),
-            file: AtomicI32::new(NO_FILE),
+            file: AtomicI32::new(0),
             offset: AtomicU64::new(0),
             lost: AtomicU32::new(0),
             single: [const { AtomicUsize::new(0) }; SINGLE_PAGES],
@@ -137,7 +135,7 @@ pub(super) fn guard(what: GuardedRange) -> Result<Guard, MapError> {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = free.pop().unwrap_or_else(|| USED_SLOTS.load(Ordering::Relaxed));
     let slot = SLOTS.get(index).ok_or(MapError::TooMany(MAX_GUARDED))?;
-    let (file, offset) = what.file.unwrap_or((NO_FILE, 0));
+    let (file, offset) = what.file.map_or((0, 0), |(fd, offset)| (!fd, offset));
     slot.page.store(what.page, Ordering::Relaxed);
     slot.file.store(file, Ordering::Relaxed);
     slot.offset.store(offset, Ordering::Relaxed);
@@ -268,14 +266,14 @@ impl Range {
     /// its file, alive.
     fn is_in_file(self, page: usize) -> bool {
         let file = self.slot.file.load(Ordering::Relaxed);
-        if file == NO_FILE {
+        if file == 0 {
             return false;
         }
         // SAFETY: all-zero is a valid value of this plain structure.
         let mut facts: libc::stat = unsafe { std::mem::zeroed() };
         // By number: the C library's function is one of several calls, and a jail allows this one.
         // SAFETY: the descriptor is open (see above) and `facts` has the kernel's layout.
-        let result = unsafe { libc::syscall(libc::SYS_fstat, file, &raw mut facts) };
+        let result = unsafe { libc::syscall(libc::SYS_fstat, !file, &raw mut facts) };
         let into = u64::try_from(page.saturating_sub(self.start)).unwrap_or(u64::MAX);
         let place = self.slot.offset.load(Ordering::Relaxed).saturating_add(into);
         // A last page that the file fills in part is one of its pages.
