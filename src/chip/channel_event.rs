@@ -18,7 +18,7 @@ use crate::{AccessKind, Engine, FaultReason};
 pub struct ChannelStop<C> {
     /// Which channel, in the numbers of whoever is told.
     pub channel: C,
-    /// Why.
+    /// What stopped it.
     pub cause: StopCause,
 }
 
@@ -95,7 +95,7 @@ pub enum FaultUnit {
 pub struct MmuFault {
     /// Who accessed.
     pub unit: FaultUnit,
-    /// Where.
+    /// The address that was accessed.
     pub address: GpuVa,
     /// Load or store.
     pub access: AccessKind,

@@ -152,7 +152,7 @@ impl Operation {
 pub enum Register {
     /// A general register.
     General(u8),
-    /// Nothing.
+    /// Reads as zero; what is written is lost.
     Zero,
     /// The ALU's own immediate, with sign.
     Immediate,

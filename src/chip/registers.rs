@@ -13,7 +13,7 @@ pub struct Reg(pub u32);
 pub struct RegArray {
     /// Offset of the first.
     pub base: u32,
-    /// How many.
+    /// Number of elements.
     pub count: u32,
     /// Bytes from one to the next.
     pub stride: u32,

@@ -65,7 +65,7 @@ pub enum RingEntry {
     Segment {
         /// Bits 39:2 of their virtual address.
         address: u64,
-        /// How many.
+        /// Number of words.
         words: u64,
     },
     /// An entry without words; what it says is the channel class's business.
@@ -128,7 +128,7 @@ pub struct Header {
 /// A method with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Whose.
+    /// The subchannel, whose class it belongs to.
     pub subchannel: u8,
     /// Byte address.
     pub method: u16,

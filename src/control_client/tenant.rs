@@ -205,7 +205,7 @@ impl DecidedBy {
 /// A vGPU's fail-safe state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailSafeStatus {
-    /// Why.
+    /// What the guest or the host did wrong, as a word.
     pub reason: Word,
     /// Who decided it.
     pub decided_by: DecidedBy,

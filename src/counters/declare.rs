@@ -18,7 +18,7 @@ pub enum Unit {
     Flag,
     /// A part of 1.
     Ratio,
-    /// Bytes.
+    /// A number of bytes.
     Bytes,
     /// Bytes in a second.
     BytesPerSecond,

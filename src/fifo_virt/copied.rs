@@ -95,7 +95,7 @@ impl Lines {
 /// How an object copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Object {
-    /// Nothing.
+    /// It copies nothing that is looked for.
     #[default]
     Other,
     /// A copy engine of GF100.

@@ -8,7 +8,7 @@ use super::tables::{aggregator, common, device, vmm};
 /// The hardware or machine that a process drives; some of its threads need more rights for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drives {
-    /// Nothing.
+    /// No hardware and no machine.
     #[default]
     Nothing,
     /// A real GPU, through the NVIDIA driver.

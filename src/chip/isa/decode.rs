@@ -15,7 +15,7 @@ pub enum Illegal {
     /// No operation of that version has the code.
     #[error("{arch} has no operation {:#05x}", code.0)]
     Operation {
-        /// Version.
+        /// The version of the instruction set.
         arch: Arch,
         /// Bits 11:0, bit 91 above them.
         code: Code,
@@ -23,7 +23,7 @@ pub enum Illegal {
     /// A bit is set that the operation does not have, or one is not that must be.
     #[error("bit {bit} has no meaning in operation {:#05x} of {arch}", code.0)]
     Bit {
-        /// Version.
+        /// The version of the instruction set.
         arch: Arch,
         /// Bits 11:0, bit 91 above them.
         code: Code,
@@ -33,7 +33,7 @@ pub enum Illegal {
     /// A modifier's field holds a code without a meaning.
     #[error("{kind:?} has no value {value} in operation {:#05x} of {arch}", code.0)]
     Value {
-        /// Version.
+        /// The version of the instruction set.
         arch: Arch,
         /// Bits 11:0, bit 91 above them.
         code: Code,

@@ -182,9 +182,9 @@ pub struct Memory {
 /// One modifier of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Which.
+    /// What the modifier says.
     pub kind: Kind,
-    /// Where; a second run holds the higher bits.
+    /// Its bits; a second run holds the higher bits.
     pub bits: [Bits; 2],
     /// Value of each code, 255 for none; empty when they are the same.
     pub codes: &'static [u8],

@@ -16,7 +16,7 @@ pub struct Reserved {
 /// CWD_MEMBAR_TYPE: what is made visible before the grid counts as ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membar {
-    /// Nothing.
+    /// No stores wait.
     None,
     /// Stores, to all of the system.
     System,
@@ -29,7 +29,7 @@ pub enum Membar {
 pub struct Bank {
     /// Virtual address of its first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
     /// Its remembered contents are dropped first.
     pub invalidate: bool,

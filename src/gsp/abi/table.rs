@@ -41,7 +41,7 @@ pub enum Type {
 /// An RPC function.
 #[derive(Debug)]
 pub struct Function {
-    /// Number.
+    /// The number that a driver sends.
     pub number: u32,
     /// NVIDIA's name.
     pub name: &'static str,
@@ -106,7 +106,7 @@ impl ClassNumber {
 /// A class of objects.
 #[derive(Debug)]
 pub struct Class {
-    /// Number.
+    /// The number that a driver sends.
     pub number: ClassNumber,
     /// NVIDIA's name, or a word where chips have different classes for it.
     pub name: &'static str,
@@ -181,7 +181,7 @@ impl Class {
 /// A control.
 #[derive(Debug)]
 pub struct Control {
-    /// Number.
+    /// The number that a driver sends.
     pub number: u32,
     /// NVIDIA's name.
     pub name: &'static str,

@@ -176,7 +176,7 @@ pub struct SuspendRegion {
     pub from: u64,
     /// Offset in the memory of [`SuspendMemory`], in bytes.
     pub to: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -196,7 +196,7 @@ pub enum InterruptSource {
 /// The vectors of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterruptVectors {
-    /// Whose.
+    /// The source that raises them.
     pub source: InterruptSource,
     /// Raised where the source waits for the driver.
     pub stall: Option<u32>,

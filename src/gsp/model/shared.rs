@@ -56,7 +56,7 @@ impl SharedMemory {
         &self.pages
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub(super) fn size(&self) -> u64 {
         // CAST: widening.
         (self.pages.len() as u64).saturating_mul(PAGE_SIZE)

@@ -21,7 +21,7 @@ pub(super) struct Transfer {
     pub(super) target: Surface,
     /// Bytes of a line.
     pub(super) length: u64,
-    /// Lines.
+    /// Number of lines.
     pub(super) count: u64,
 }
 

@@ -29,7 +29,7 @@ pub enum Firmware {
 /// Effect of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Nothing.
+    /// The write has no effect outside.
     None,
     /// The stall interrupt goes to the tree.
     Interrupt,

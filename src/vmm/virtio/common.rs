@@ -80,7 +80,7 @@ const UNSET: QueuePlace =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Effect {
-    /// Nothing.
+    /// The write has no effect beyond the registers.
     None,
     /// Begin to serve the queue.
     Start,

@@ -28,7 +28,7 @@ pub const PITCH_IN: u16 = 0x410;
 pub const PITCH_OUT: u16 = 0x414;
 /// Bytes of a line; elements when components are remapped.
 pub const LINE_LENGTH_IN: u16 = 0x418;
-/// Lines.
+/// Number of lines.
 pub const LINE_COUNT: u16 = 0x41c;
 /// Constant that a component can be set to.
 pub const SET_REMAP_CONST_A: u16 = 0x700;
@@ -57,7 +57,7 @@ pub const DST_ORIGIN_Y: u16 = 0x750;
 pub mod surface {
     /// Bytes or elements of a line.
     pub const WIDTH: u16 = 4;
-    /// Lines.
+    /// Number of lines.
     pub const HEIGHT: u16 = 8;
     /// Slice.
     pub const LAYER: u16 = 16;

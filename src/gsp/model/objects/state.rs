@@ -69,7 +69,7 @@ pub enum KindState {
     },
     /// A list of pages.
     Memory {
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
     /// The display engine.

@@ -43,7 +43,7 @@ impl SavedMemory {
         Ok(Self { directory: page_address(directory)?, size: meta.sizeOfSuspendResumeData })
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub(super) const fn size(&self) -> u64 {
         self.size
     }

@@ -66,7 +66,7 @@ pub enum FspError {
         CotMessage::PAYLOAD
     )]
     Version {
-        /// Version.
+        /// The version that the message names.
         version: u16,
         /// The version that FSP takes.
         wanted: u16,

@@ -26,7 +26,7 @@ pub enum FalconError {
     /// A transfer of a falcon's DMA cannot be done.
     #[error("the transfer {command:#x} to {unit}'s falcon {why}")]
     Transfer {
-        /// Whose.
+        /// The unit that the falcon belongs to.
         unit: Unit,
         /// The command.
         command: u32,
@@ -36,7 +36,7 @@ pub enum FalconError {
     /// A bus address is not the guest's memory.
     #[error("{what} is not all in the guest's memory, at {address:#x}")]
     NoMemory {
-        /// What.
+        /// What should be there, as the error says it.
         what: &'static str,
         /// The address.
         address: u64,

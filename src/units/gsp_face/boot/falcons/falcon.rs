@@ -26,11 +26,11 @@ pub struct Transfer {
     pub unit: Unit,
     /// To instruction memory, not to data.
     pub imem: bool,
-    /// Where.
+    /// Offset in the falcon's memory, in bytes.
     pub at: usize,
-    /// From where.
+    /// Where the bytes come from.
     pub source: PhysicalAddress,
-    /// Bytes.
+    /// How many bytes.
     pub size: usize,
 }
 
