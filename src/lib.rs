@@ -3,8 +3,11 @@
 //! The rooms, from the ground up (a room imports only from rooms below it); docs/architecture.md has the
 //! whole picture.
 
-// They panic where the output takes no more: `cli::output` does not.
+// They panic where the output takes no more: `gpuvmk_output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
+// `say!`, in every command.
+#[macro_use]
+extern crate gpuvmk_output;
 // What unit tests share with those of other crates calls this one by its name.
 #[cfg(test)]
 extern crate self as gpuvmk;

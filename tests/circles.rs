@@ -21,7 +21,7 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 24] = [
+const CRATES: [&str; 26] = [
     ".",
     "aggregator",
     "backend",
@@ -36,6 +36,7 @@ const CRATES: [&str; 24] = [
     "jail",
     "mmio_trap",
     "observe",
+    "output",
     "pci",
     "saved_state",
     "scheduler",
@@ -43,6 +44,7 @@ const CRATES: [&str; 24] = [
     "softgpu",
     "softgpu/sm",
     "trace",
+    "trace_tools",
     "units",
     "vgpu",
     "vmm",

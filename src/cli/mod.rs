@@ -1,8 +1,5 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic.
 
-#[macro_use]
-mod output;
-
 mod aggregator;
 mod apply;
 mod card;
@@ -42,6 +39,7 @@ mod vmm;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use gpuvmk_output as output;
 
 use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::host::journal;

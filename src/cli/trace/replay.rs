@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::input::{Chip, each, open};
 use crate::aggregator::DEFAULT_CHANNELS;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
@@ -25,6 +24,7 @@ use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::replay::{Outcome, Replay};
 use crate::trace::{Access, Event, Filter, text};
 use crate::vgpu::{Vgpu, VgpuConfig};
+use gpuvmk_trace_tools::input::{Chip, each, open};
 
 /// Arguments of `gpuvmk trace replay`.
 #[derive(Debug, clap::Args)]

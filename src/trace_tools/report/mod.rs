@@ -12,10 +12,9 @@ use anyhow::Context;
 
 use self::subject::Subject;
 use super::input::{Chip, create, each, open};
-use crate::cli::output;
-use crate::trace::stat::Statistics;
-use crate::trace::timeline::Timeline;
-use crate::trace::turns::Turns;
+use gpuvmk_trace::stat::Statistics;
+use gpuvmk_trace::timeline::Timeline;
+use gpuvmk_trace::turns::Turns;
 
 /// Arguments of `gpuvmk trace report`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +22,7 @@ use crate::trace::turns::Turns;
                   gpuvmk trace report vm1.trace vm2.trace --output both.html\n\n\
                   The page has everything in itself: pictures, no scripts, nothing from elsewhere. With several traces it begins\n\
                   with the part that each has in accesses and doorbells.")]
-pub(super) struct Args {
+pub struct Args {
     /// Traces; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -71,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let damaged = subjects.iter().filter_map(|subject| subject.damage.as_deref());
     let mut code = ExitCode::SUCCESS;
     for damage in damaged {
-        output::complain(format_args!("gpuvmk: {damage}"));
+        gpuvmk_output::complain(format_args!("gpuvmk: {damage}"));
         code = ExitCode::FAILURE;
     }
     Ok(code)

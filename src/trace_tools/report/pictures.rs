@@ -4,8 +4,8 @@ use anyhow::anyhow;
 use hdrhistogram::Histogram;
 use plotters::prelude::*;
 
-use crate::trace::event::Kind;
-use crate::trace::timeline::{Counts, Timeline};
+use gpuvmk_trace::event::Kind;
+use gpuvmk_trace::timeline::{Counts, Timeline};
 
 const WIDE: (u32, u32) = (1000, 300);
 const FLAT: (u32, u32) = (1000, 220);

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::input::open;
-use crate::cli::output::print;
-use crate::trace::Event;
+use gpuvmk_output::print;
+use gpuvmk_trace::Event;
 
 /// Arguments of `gpuvmk trace verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  gpuvmk trace verify /var/log/gpuvmk/vm1.trace && echo whole")]
-pub(super) struct Args {
+pub struct Args {
     /// The traces; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,

@@ -3,15 +3,16 @@
 use std::process::ExitCode;
 
 use super::input::named_set;
-use crate::chip::register_sets::RegisterSet;
-use crate::chip::registers::Reg;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_output::say;
 
 /// Arguments of `gpuvmk trace lookup`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  gpuvmk trace lookup 0x2140 0x11\n  gpuvmk trace lookup --chip GH100 0xbb0090"
 )]
-pub(super) struct Args {
+pub struct Args {
     /// Whose register: a chip of gpuvmk's, or with --rnndb one of the database.
     #[arg(long, default_value = "GF100")]
     chip: String,

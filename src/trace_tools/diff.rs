@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::input::{Chip, open};
-use crate::chip::register_sets::RegisterSet;
-use crate::cli::output::print;
-use crate::trace::diff::{Comparison, Difference, Step, compare};
-use crate::trace::formats::json_lines;
-use crate::trace::{Access, Entry, Event, Filter, text};
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_output::print;
+use gpuvmk_trace::diff::{Comparison, Difference, Step, compare};
+use gpuvmk_trace::formats::json_lines;
+use gpuvmk_trace::{Access, Entry, Event, Filter, text};
 
 /// How many accesses of a difference are shown.
 const SHOWN: usize = 8;
@@ -22,7 +22,7 @@ const SHOWN: usize = 8;
   gpuvmk trace diff --leave-out unit=PTIMER capture.txt.xz vm1.trace
 Only accesses are compared, without their times; reads of one register directly after each other count as one. Entries that
 a trace has lost are said, and are no difference. The exit status is 0 if there is no difference and 1 if there is one.")]
-pub(super) struct Args {
+pub struct Args {
     /// The first trace, or a capture of Linux's mmiotrace; `-` is standard input.
     first: PathBuf,
     /// The second.
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The accesses of a trace that count.
 struct Accesses {
-    source: crate::trace::Source,
+    source: gpuvmk_trace::Source,
     chip: Chip,
     leave_out: Option<Filter>,
     file: PathBuf,

@@ -10,13 +10,13 @@ use clap::ValueEnum;
 
 use super::input::{Chip, open};
 use super::packed::Packed;
-use crate::chip::register_sets::RegisterSet;
-use crate::trace::formats::chrome::Events;
-use crate::trace::formats::csv::Rows;
-use crate::trace::formats::json_lines;
-use crate::trace::formats::mmiotrace::{Bases, Exporter};
-use crate::trace::writer::Writer;
-use crate::trace::{Entry, Header, Source};
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_trace::formats::chrome::Events;
+use gpuvmk_trace::formats::csv::Rows;
+use gpuvmk_trace::formats::json_lines;
+use gpuvmk_trace::formats::mmiotrace::{Bases, Exporter};
+use gpuvmk_trace::writer::Writer;
+use gpuvmk_trace::{Entry, Header, Source};
 
 /// Arguments of `gpuvmk trace convert`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ use crate::trace::{Entry, Header, Source};
 The format follows from the name: .trace, .mmiotrace or .txt, .jsonl, .csv, .json (Chrome's, for Perfetto), each with .gz or
 .xz behind it if it is to be compressed. Several traces of one host are put in order by their clocks; only .jsonl, .csv
 and .json can say whose an entry is.")]
-pub(super) struct Args {
+pub struct Args {
     /// The traces, or captures of Linux's mmiotrace, compressed or not; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,

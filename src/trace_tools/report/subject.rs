@@ -1,10 +1,10 @@
 //! One trace of a page.
 
-use crate::chip::register_sets::RegisterSet;
-use crate::trace::Header;
-use crate::trace::stat::Statistics;
-use crate::trace::timeline::Timeline;
-use crate::trace::turns::Turns;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_trace::Header;
+use gpuvmk_trace::stat::Statistics;
+use gpuvmk_trace::timeline::Timeline;
+use gpuvmk_trace::turns::Turns;
 
 /// The content of a page about one trace.
 pub(super) struct Subject {

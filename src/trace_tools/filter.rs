@@ -7,8 +7,8 @@ use anyhow::Context;
 
 use super::input::{Chip, each, named_set, open};
 use super::packed::Packed;
-use crate::trace::writer::Writer;
-use crate::trace::{Entry, Event, Filter};
+use gpuvmk_trace::writer::Writer;
+use gpuvmk_trace::{Entry, Event, Filter};
 
 /// Arguments of `gpuvmk trace filter`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ Conditions:
   bar=0 to 5, rom, config or physical; range=FIRST-LAST or one offset, hexadecimal; unit=NAME (gpuvmk registers);
   op=KIND. Several values, divided by commas, are alternatives; all conditions must hold. bar, range and unit are about
   accesses and leave other events alone. Losses and notes are never left out.")]
-pub(super) struct Args {
+pub struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
     /// The file to write, compressed if its name ends in .gz or .xz.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::input::{Chip, each, open};
-use crate::cli::output::Output;
-use crate::trace::text;
+use gpuvmk_output::Output;
+use gpuvmk_trace::text;
 
 /// Arguments of `gpuvmk trace dump`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  gpuvmk trace dump /var/log/gpuvmk/vm1.trace | less")]
-pub(super) struct Args {
+pub struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
 }

@@ -7,9 +7,9 @@ use anyhow::Context;
 use super::super::stat::{QUANTILES, name};
 use super::pictures;
 use super::subject::Subject;
-use crate::trace::event::Kind;
-use crate::trace::turns::Turns;
-use crate::trace::{Direction, text};
+use gpuvmk_trace::event::Kind;
+use gpuvmk_trace::turns::Turns;
+use gpuvmk_trace::{Direction, text};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.5em}h2{font-size:1.25em;border-bottom:1px solid #ccc;margin-top:2.2em}h3{font-size:1.05em}\

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::input::Chip;
-use crate::cli::output::Output;
-use crate::trace::{Filter, Reader, text};
+use gpuvmk_output::Output;
+use gpuvmk_trace::{Filter, Reader, text};
 
 /// How often a file that has ended is looked at for more.
 const LOOK: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
   gpuvmk trace follow /var/log/gpuvmk/vm1.trace
   gpuvmk trace follow vm1.trace unit=PFIFO op=write
 Conditions are those of `gpuvmk trace filter`. Entries are shown 0.3 s late at the most. Ctrl-C ends it.")]
-pub(super) struct Args {
+pub struct Args {
     /// The trace, which is being written.
     file: PathBuf,
     /// What is wanted.

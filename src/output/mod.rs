@@ -1,6 +1,9 @@
 //! Output of commands. Every command writes here, so that a failing output ends each of them in the same way,
 //! with a line and exit status 1. A closed reader is no error.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::fmt::Arguments;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::process::ExitCode;
@@ -10,30 +13,47 @@ use anyhow::Context as _;
 use env_logger::fmt::Formatter;
 
 /// Text in front of an error when only the answer to an order cannot be shown.
-pub(super) const CARRIED_OUT: &str = "The order was carried out, but what came of it cannot be shown";
+pub const CARRIED_OUT: &str = "The order was carried out, but what came of it cannot be shown";
 
 /// Writes a line to standard output; `?` belongs behind it.
+#[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {
-        $crate::cli::output::line(format_args!($($arg)*))
+        $crate::line(format_args!($($arg)*))
     };
 }
+
 /// Writes to standard output until its reader is gone.
-pub(super) struct Output {
+#[derive(Debug)]
+pub struct Output {
     to: BufWriter<StdoutLock<'static>>,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Output {
-    pub(super) fn new() -> Self {
+    /// Standard output, locked until this goes.
+    pub fn new() -> Self {
         Self { to: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()) }
     }
 
-    /// False once the reader is gone.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
+    /// Writes bytes as they are. False once the reader is gone.
+    ///
+    /// # Errors
+    /// The output takes no more.
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
         Self::still_read(self.to.write_all(bytes))
     }
 
-    pub(super) fn flush(&mut self) -> anyhow::Result<bool> {
+    /// Hands over what was written. False once the reader is gone.
+    ///
+    /// # Errors
+    /// The output takes no more.
+    pub fn flush(&mut self) -> anyhow::Result<bool> {
         Self::still_read(self.to.flush())
     }
 
@@ -46,24 +66,30 @@ impl Output {
 }
 
 /// Prints text as it is.
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The output takes no more.
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut to = std::io::stdout().lock();
     Output::still_read(to.write_all(text.as_bytes()).and_then(|()| to.flush())).map(drop)
 }
 
 /// Prints a line; [`say`] makes its arguments.
-pub(super) fn line(text: Arguments<'_>) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The output takes no more.
+pub fn line(text: Arguments<'_>) -> anyhow::Result<()> {
     print(&format!("{text}\n"))
 }
 
 /// Writes a line to standard error. If that fails too, the line is lost.
-pub(super) fn complain(text: Arguments<'_>) {
+pub fn complain(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Prints the command line parser's message: help and versions are output like any other, mistakes are
 /// errors.
-pub(super) fn usage(error: &clap::Error) -> ExitCode {
+pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // Where standard error takes nothing, the exit status tells.
         let _ = error.print();
@@ -82,7 +108,7 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
 ///
 /// # Errors
 /// The sink's.
-pub(super) fn log_line(to: &mut Formatter, record: &log::Record<'_>) -> std::io::Result<()> {
+pub fn log_line(to: &mut Formatter, record: &log::Record<'_>) -> std::io::Result<()> {
     let style = to.default_level_style(record.level());
     let time = humantime::format_rfc3339_millis(SystemTime::now());
     let text = record.args().to_string().replace('\n', "\n    ");

@@ -8,19 +8,19 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::input::{Chip, each, open};
-use crate::chip::register_sets::RegisterSet;
-use crate::cli::output::print;
-use crate::trace::event::Kind;
-use crate::trace::stat::{Phase, Statistics};
-use crate::trace::text;
-use crate::trace::{Access, Direction, Place};
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_output::print;
+use gpuvmk_trace::event::Kind;
+use gpuvmk_trace::stat::{Phase, Statistics};
+use gpuvmk_trace::text;
+use gpuvmk_trace::{Access, Direction, Place};
 
 /// Arguments of `gpuvmk trace stat`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  gpuvmk trace stat vm1.trace\n  gpuvmk trace stat --top 50 --pause-ms 20 --json vm1.trace"
 )]
-pub(super) struct Args {
+pub struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
     /// How many registers to show.

@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
-use crate::chip::register_sets::{ALL, RegisterSet};
-use crate::pci::Region;
-use crate::trace::rnndb::Rnndb;
-use crate::trace::{Direction, Entry, Event, Header, Place, Source};
+use gpuvmk_chip::register_sets::{ALL, RegisterSet};
+use gpuvmk_pci::Region;
+use gpuvmk_trace::rnndb::Rnndb;
+use gpuvmk_trace::{Direction, Entry, Event, Header, Place, Source};
 
 /// The database, if there is one: one for the process, as its tables stay as long.
 static DATABASE: OnceLock<Rnndb> = OnceLock::new();
@@ -20,7 +20,7 @@ static DATABASE: OnceLock<Rnndb> = OnceLock::new();
 ///
 /// # Errors
 /// The one that `--rnndb` names cannot be read.
-pub(super) fn open_database(named: Option<&OsString>) -> anyhow::Result<()> {
+pub fn open_database(named: Option<&OsString>) -> anyhow::Result<()> {
     let read = |folders: &OsString| Rnndb::read(&std::env::split_paths(folders).collect::<Vec<_>>());
     let database = match (named, std::env::var_os("RNN_PATH")) {
         (Some(folders), _) => Some(read(folders)?),
@@ -54,7 +54,10 @@ pub(super) fn named_set(name: &str) -> anyhow::Result<&'static RegisterSet> {
 }
 
 /// Opens a trace or an mmiotrace, compressed or not; `-` is standard input.
-pub(super) fn open(file: &Path) -> anyhow::Result<Source> {
+///
+/// # Errors
+/// It cannot be opened, or is neither.
+pub fn open(file: &Path) -> anyhow::Result<Source> {
     let source = if file == Path::new("-") {
         Source::open(std::io::stdin().lock())
     } else {
@@ -77,7 +80,10 @@ pub(super) fn create(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<File> 
 
 /// Hands every entry to `take` until it returns false. Entries before damage are handed over before the error
 /// comes back.
-pub(super) fn each(
+///
+/// # Errors
+/// The trace is damaged, or `take` fails.
+pub fn each(
     trace: Source,
     file: &Path,
     mut take: impl FnMut(Entry) -> anyhow::Result<bool>,
@@ -92,15 +98,17 @@ pub(super) fn each(
 
 /// The chip of a trace: what its head says, else what the driver reads where every chip says what it is.
 /// Registers of a chip that is not known have no names: another chip's would be wrong.
-pub(super) struct Chip(pub(super) Option<&'static RegisterSet>);
+#[derive(Clone, Copy, Debug)]
+pub struct Chip(pub Option<&'static RegisterSet>);
 
 impl Chip {
-    pub(super) fn of(header: &Header) -> Self {
+    /// The chip that a trace's head names.
+    pub fn of(header: &Header) -> Self {
         Self(header.chip.as_deref().and_then(set_by_name))
     }
 
     /// Learns from an entry.
-    pub(super) fn see(&mut self, entry: &Entry) -> Option<&'static RegisterSet> {
+    pub fn see(&mut self, entry: &Entry) -> Option<&'static RegisterSet> {
         if let Event::Access(access) = &entry.event
             && access.offset == 0
             && access.size == 4
