@@ -137,6 +137,38 @@ fn no_source_file_is_too_long_for_one_thing() {
     assert!(needless.is_empty(), "not longer than others: {needless:?}");
 }
 
+/// Traits of which some implementations hand on to another one, and their files.
+const FORWARDED: [(&str, &str); 11] = [
+    ("backend/completions.rs", "Completions"),
+    ("backend/engine.rs", "EngineBackend"),
+    ("backend/gsp.rs", "GspBackend"),
+    ("backend/mod.rs", "Backend"),
+    ("backend/mod.rs", "EngineEvents"),
+    ("backend/windows.rs", "Windows"),
+    ("gpu/driver.rs", "GpuDriver"),
+    ("gpu/scrubber.rs", "Scrubber"),
+    ("pci/mod.rs", "DirectMap"),
+    ("pci/mod.rs", "MessageOwner"),
+    ("pci/mod.rs", "PciFunction"),
+];
+
+/// What is forgotten by one that hands on does not compile.
+#[test]
+fn traits_that_are_handed_on_have_no_defaults() {
+    for (file, name) in FORWARDED {
+        let text = fs::read_to_string(source().join(file)).unwrap();
+        let after = text.split(&format!("\npub trait {name}")).nth(1).unwrap();
+        let body = after.split("\n}\n").next().unwrap();
+        let mut methods = 0;
+        for method in body.split("\n    fn ").skip(1) {
+            let end = method.find([';', '{']).unwrap();
+            assert!(method[end..].starts_with(';'), "{file}: {name} has a default: {}", &method[..end]);
+            methods += 1;
+        }
+        assert!(methods > 0, "{file}: {name} has no methods");
+    }
+}
+
 /// Source files below a folder, without those of tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
