@@ -1,5 +1,6 @@
 //! Mistakes are named with line, key, what is allowed, and the nearest key.
 
+#[path = "gpu_tests.rs"]
 mod gpu_files;
 
 use std::path::Path;
