@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,6 +20,9 @@ use crate::sources::Mirror;
 
 /// Debian's archive keys, as the package debian-archive-keyring installs them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// How long package lists are not asked for again: a run that fetches ten things asks once.
+const FRESH: Duration = Duration::from_secs(600);
 
 /// What the machine's own apt does after it fetched something concerns the machine, not this folder.
 const WITHOUT_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
@@ -56,8 +60,8 @@ impl Apt {
             fs::create_dir_all(&path).with_context(|| format!("Cannot create {}", path.display()))?;
         }
         fs::write(folder.join("state/status"), "").context("Cannot write the empty dpkg status")?;
-        fs::write(folder.join("sources.list"), source_list(&Mirror::of_this_machine()?, more))
-            .context("Cannot write the private sources.list")?;
+        let sources = source_list(&Mirror::of_this_machine()?, more);
+        fs::write(folder.join("sources.list"), &sources).context("Cannot write the private sources.list")?;
         fs::write(folder.join("apt.conf"), WITHOUT_HOOKS).context("Cannot write the private apt.conf")?;
         let path = |key: &str, path: PathBuf| {
             let mut option = OsString::from(format!("{key}="));
@@ -80,7 +84,13 @@ impl Apt {
             "APT::Sandbox::User=".into(),
         ];
         let apt = Self { folder, options };
-        apt.run_loud("apt-get", &["update"]).context("Cannot refresh Debian's package lists")?;
+        let stamp = apt.folder.join("refreshed");
+        if !is_fresh(&stamp, &sources) {
+            // What is interrupted is done again.
+            let _ = fs::remove_file(&stamp);
+            apt.run_loud("apt-get", &["update"]).context("Cannot refresh Debian's package lists")?;
+            fs::write(&stamp, &sources).context("Cannot note that Debian's package lists are new")?;
+        }
         Ok(apt)
     }
 
@@ -143,6 +153,13 @@ impl Apt {
         ensure!(output.status.success(), "'{tool} {}' failed: {}", arguments.join(" "), output.status);
         String::from_utf8(output.stdout).with_context(|| format!("{tool} printed something that is not text"))
     }
+}
+
+/// Whether package lists of these sources were fetched just now, by whatever process.
+fn is_fresh(stamp: &Path, sources: &str) -> bool {
+    let age = fs::metadata(stamp).and_then(|stamp| stamp.modified()).map(|time| time.elapsed());
+    let young = matches!(age, Ok(Ok(age)) if age < FRESH);
+    young && fs::read_to_string(stamp).is_ok_and(|noted| noted == sources)
 }
 
 /// Unpacks package files into `root`, with a progress bar.
@@ -239,6 +256,19 @@ mod tests {
             newest(&["linux-image-6.1.0-9-amd64", "linux-image-6.1.0-50-amd64"]),
             "linux-image-6.1.0-50-amd64"
         );
+    }
+
+    #[test]
+    fn lists_are_asked_for_again_after_a_while_and_for_other_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let stamp = folder.path().join("refreshed");
+        assert!(!is_fresh(&stamp, "deb one"));
+        fs::write(&stamp, "deb one").unwrap();
+        assert!(is_fresh(&stamp, "deb one"));
+        assert!(!is_fresh(&stamp, "deb one\ndeb two"));
+        let file = fs::File::options().append(true).open(&stamp).unwrap();
+        file.set_modified(std::time::SystemTime::now() - 2 * FRESH).unwrap();
+        assert!(!is_fresh(&stamp, "deb one"));
     }
 
     #[test]

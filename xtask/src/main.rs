@@ -37,7 +37,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Fetch QEMU and the guest kernels and build the guest programs; offline from then on.
-    Setup,
+    Setup(setup::Arguments),
     /// Boot one stock guest, show what it says, and judge it.
     Guest(guest::Arguments),
     /// Fetch Mesa's Vulkan driver for guests, and edit it for Hopper.
@@ -88,7 +88,7 @@ fn run() -> anyhow::Result<bool> {
     let arguments = Arguments::parse();
     gpuvmk_lab::interrupt::watch()?;
     match arguments.command {
-        Command::Setup => setup::run().map(|()| true),
+        Command::Setup(arguments) => setup::run(&arguments).map(|()| true),
         Command::Guest(arguments) => guest::run(&arguments),
         Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),

@@ -1,5 +1,7 @@
 //! `cargo xtask setup`: everything that tests, benchmarks and the demo need, in the cache folder.
 
+use std::path::Path;
+
 use anyhow::Result;
 use gpuvmk_lab::apt::Apt;
 use gpuvmk_lab::cache::Cache;
@@ -14,37 +16,64 @@ use gpuvmk_lab::{debian_disk, guest_build, initramfs, nvk};
 use crate::test::{inner, kvm};
 use crate::workshop;
 
-pub fn run() -> Result<()> {
+/// What to set up.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only what needs no gpuvmk: while it is built, `.ci/run` has the rest fetched
+    #[arg(long)]
+    fetch: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
     let cache = Cache::open()?;
     let qemu = Qemu::obtain(&cache)?;
     println!("QEMU {}", qemu.version);
-    let init = guest_build::obtain(&cache)?;
-    let gpuvmk = workshop::build_gpuvmk()?;
     let archive = archive(&cache);
+    let mut kernels = Vec::new();
     for series in KernelSeries::ALL {
         let kernel = kernel(&cache, archive.as_ref(), series)?;
-        let firmware = Firmware::for_kernel(series);
-        let files = firmware.files(&cache, &gpuvmk, series)?;
-        let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
-        println!("guest kernel {series}: {} with {}", kernel.release, image.display());
+        println!("guest kernel {series}: {}", kernel.release);
+        kernels.push(kernel);
     }
-    let outer = GuestKernel::obtain_for(&cache, inner::OUTER, Role::Host)?;
-    println!("kernel {} for machines that have guests of their own", outer.release);
-    let card = GuestKernel::obtain_for(&cache, inner::OUTER, Role::CardHost)?;
-    println!("the same with VFIO: {} modules", card.modules.len());
-    for series in kvm::inner_kernels() {
-        let inner = GuestKernel::obtain_for(&cache, series, Role::NouveauWithDisk)?;
-        println!("guest kernel {} with a disk", inner.release);
-    }
-    println!("Debian on {}", debian_disk::obtain(&cache)?.display());
-    Promtool::obtain(&cache)?;
-    println!("promtool");
-    Chromium::obtain(&cache)?;
-    println!("Chromium");
-    for mesa in Mesa::ALL {
-        println!("Mesa's NVK in {}", nvk::obtain(&cache, mesa)?.display());
+    programs(&cache)?;
+    let init = guest_build::obtain(&cache)?;
+    if !arguments.fetch {
+        images(&cache, &kernels, &init)?;
     }
     println!("everything is in {}", cache.root().display());
+    Ok(())
+}
+
+/// What guests boot from.
+fn images(cache: &Cache, kernels: &[GuestKernel], init: &Path) -> Result<()> {
+    let gpuvmk = workshop::build_gpuvmk()?;
+    for kernel in kernels {
+        let firmware = Firmware::for_kernel(kernel.series);
+        let files = firmware.files(cache, &gpuvmk, kernel.series)?;
+        let image = initramfs::obtain(cache, kernel, init, &files, &firmware.label())?;
+        println!("guests with {}: {}", kernel.release, image.display());
+    }
+    Ok(())
+}
+
+/// What else tests need, beside QEMU and kernels of guests.
+fn programs(cache: &Cache) -> Result<()> {
+    let outer = GuestKernel::obtain_for(cache, inner::OUTER, Role::Host)?;
+    println!("kernel {} for machines that have guests of their own", outer.release);
+    let card = GuestKernel::obtain_for(cache, inner::OUTER, Role::CardHost)?;
+    println!("the same with VFIO: {} modules", card.modules.len());
+    for series in kvm::inner_kernels() {
+        let inner = GuestKernel::obtain_for(cache, series, Role::NouveauWithDisk)?;
+        println!("guest kernel {} with a disk", inner.release);
+    }
+    println!("Debian on {}", debian_disk::obtain(cache)?.display());
+    Promtool::obtain(cache)?;
+    println!("promtool");
+    Chromium::obtain(cache)?;
+    println!("Chromium");
+    for mesa in Mesa::ALL {
+        println!("Mesa's NVK in {}", nvk::obtain(cache, mesa)?.display());
+    }
     Ok(())
 }
 
