@@ -27,6 +27,7 @@ use crate::fuzz;
 use crate::run_case::{self, CaseResult};
 use crate::soak;
 use crate::workshop::{Workshop, build_gpuvmk};
+use guest_page::Extent;
 
 /// The name under which the host's tests can be chosen.
 const HOST: &str = "host";
@@ -63,6 +64,9 @@ pub struct Arguments {
     /// Also the guest cases that only `cargo xtask nightly` runs
     #[arg(long)]
     all: bool,
+    /// Guest cases alone: no host tests, packaging, soak nor attacks
+    #[arg(long)]
+    guests: bool,
     /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if
     /// not given
     #[arg(long, value_name = "N")]
@@ -74,7 +78,8 @@ pub struct Arguments {
     /// they run without this
     #[arg(long)]
     debian_firmware: bool,
-    /// Write what guests passed into the table of docs/guests.md
+    /// Write what guests passed into the table of docs/guests.md: with --all and without --only the table of
+    /// this run, else what is new in its rows
     #[arg(long)]
     write_docs: bool,
     /// Where logs go
@@ -103,6 +108,11 @@ impl Arguments {
         self.wants(&case.name) && (!case.nightly || self.all || self.list || !self.only.is_empty())
     }
 
+    /// How much of the guest cases that is.
+    fn extent(&self) -> Extent {
+        if self.all && self.only.is_empty() { Extent::Whole } else { Extent::Part }
+    }
+
     /// Whether it is asked for, and not just not left out.
     fn names(&self, name: &str) -> bool {
         self.only.iter().any(|part| name.contains(part.as_str()))
@@ -125,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         return Ok(true);
     }
     let [host_wanted, soak_wanted, attacks_wanted, packaging_wanted] =
-        [HOST, SOAK, ATTACKS, PACKAGING].map(|name| arguments.wants(name));
+        [HOST, SOAK, ATTACKS, PACKAGING].map(|name| !arguments.guests && arguments.wants(name));
     // A build of their own takes longer than they do; host tests try the corpora and mutations of them.
     let fuzz_wanted = arguments.names(FUZZ);
     ensure!(
@@ -163,7 +173,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     results.iter().for_each(|result| println!("{}", line(&result.name, result.ok(), result.wall)));
     println!("{}", if ok { "all passed" } else { "FAILED" });
     if arguments.write_docs {
-        guest_page::write(&cases, &results)?;
+        guest_page::write(&cases, &results, arguments.extent())?;
     }
     if arguments.json {
         let passed = |part: Option<Part>| part.map(|part| part.ok);
