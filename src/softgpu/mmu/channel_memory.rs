@@ -1,5 +1,6 @@
 //! Memory as a channel's work sees it: by virtual address, in the channel's own address space.
 
+use super::near::Near;
 use super::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
 
@@ -25,6 +26,16 @@ pub(crate) trait ChannelMemory: std::fmt::Debug + Sync {
 
     /// Writes `data`.
     fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault>;
+
+    /// The same as [`ChannelMemory::read`], for one who has translations at hand: always `near` of his own.
+    fn load(&self, _near: &mut Near, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        self.read(va, data)
+    }
+
+    /// The same as [`ChannelMemory::write`], for such a one.
+    fn store(&self, _near: &mut Near, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+        self.write(va, data)
+    }
 
     /// Copies `size` bytes.
     fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault>;

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::channel_memory::{CHUNK, ChannelMemory, Report};
+use super::near::Near;
 use super::reduction::{Operand, Reduction};
 use super::system::MemorySystem;
 use super::tlb::Buffer;
@@ -44,6 +45,17 @@ impl Client<'_> {
     }
 
     fn translate(&self, in_use: &InUse<'_>, va: u64, access: AccessKind) -> Result<Place, MmuFault> {
+        self.translate_near(in_use, None, va, access)
+    }
+
+    #[inline]
+    fn translate_near(
+        &self,
+        in_use: &InUse<'_>,
+        near: Option<&mut Near>,
+        va: u64,
+        access: AccessKind,
+    ) -> Result<Place, MmuFault> {
         let buffer = match self.unit {
             FaultUnit::Engine(_) => Buffer::Engines,
             FaultUnit::Host | FaultUnit::Bar1 | FaultUnit::Bar3 => Buffer::Hub,
@@ -52,8 +64,42 @@ impl Client<'_> {
         let system = self.system;
         system
             .mmu
-            .translate(in_use, &system.memory, self.space, va, request)
+            .translate(in_use, (&system.memory, near), self.space, va, request)
             .map_err(|reason| self.fault(va, access, reason))
+    }
+
+    fn read_by(&self, mut near: Option<&mut Near>, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.space.in_use();
+            let place = self.translate_near(&in_use, near.as_deref_mut(), va, AccessKind::Read)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
+            self.note(place, size);
+            let missed = self.system.memory.read(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Read, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    fn write_by(&self, mut near: Option<&mut Near>, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.space.in_use();
+            let place = self.translate_near(&in_use, near.as_deref_mut(), va, AccessKind::Write)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = rest.split_at(to_index(size));
+            self.note(place, size);
+            let missed = self.system.memory.write(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
     }
 
     fn note(&self, place: Place, size: u64) {
@@ -84,37 +130,19 @@ impl Client<'_> {
 
 impl ChannelMemory for Client<'_> {
     fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
-        let mut va = va;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let in_use = self.space.in_use();
-            let place = self.translate(&in_use, va, AccessKind::Read)?;
-            let size = place.run.min(rest.len() as u64).min(CHUNK);
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
-            self.note(place, size);
-            let missed = self.system.memory.read(place.target, now);
-            missed.map_err(|_| self.fault(va, AccessKind::Read, FaultReason::UnsupportedAperture))?;
-            rest = later;
-            va = va.saturating_add(size);
-        }
-        Ok(())
+        self.read_by(None, va, data)
     }
 
     fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
-        let mut va = va;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let in_use = self.space.in_use();
-            let place = self.translate(&in_use, va, AccessKind::Write)?;
-            let size = place.run.min(rest.len() as u64).min(CHUNK);
-            let (now, later) = rest.split_at(to_index(size));
-            self.note(place, size);
-            let missed = self.system.memory.write(place.target, now);
-            missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))?;
-            rest = later;
-            va = va.saturating_add(size);
-        }
-        Ok(())
+        self.write_by(None, va, data)
+    }
+
+    fn load(&self, near: &mut Near, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        self.read_by(Some(near), va, data)
+    }
+
+    fn store(&self, near: &mut Near, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+        self.write_by(Some(near), va, data)
     }
 
     fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {

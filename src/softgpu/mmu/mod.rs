@@ -13,6 +13,7 @@ pub(crate) mod channel_memory;
 pub(crate) mod client;
 pub(crate) mod fermi;
 pub(crate) mod instance;
+pub(crate) mod near;
 pub(crate) mod reduction;
 pub(crate) mod system;
 pub(crate) mod tlb;
@@ -21,6 +22,7 @@ pub(crate) mod walker;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
+use self::near::Near;
 use self::tlb::{Buffer, Page, Space};
 use self::walker::Walker;
 use crate::vram::memory::Memory;
@@ -152,11 +154,12 @@ impl Mmu {
         }
     }
 
-    /// Translates one address. `_in_use` proves that no flush can pass meanwhile.
+    /// Translates one address. `_in_use` proves that no flush can pass meanwhile. Who has translations of
+    /// engines at hand gives them along.
     pub(crate) fn translate(
         &self,
         _in_use: &InUse<'_>,
-        memory: &Memory,
+        (memory, near): (&Memory, Option<&mut Near>),
         space: &AddressSpace,
         va: u64,
         request: Request,
@@ -168,13 +171,24 @@ impl Mmu {
         if va > space.limit {
             return Err(FaultReason::VmLimitExceeded);
         }
-        let page = match directory.lookup(request.buffer, va) {
-            Some(page) => page,
-            None => {
-                let page = self.walker.walk(memory, directory.directory, va)?;
-                directory.insert(request.buffer, page);
-                page
+        let remembered = || -> Result<Page, FaultReason> {
+            if let Some(page) = directory.lookup(request.buffer, va) {
+                return Ok(page);
             }
+            let page = self.walker.walk(memory, directory.directory, va)?;
+            directory.insert(request.buffer, page);
+            Ok(page)
+        };
+        let page = match near {
+            Some(near) if request.buffer == Buffer::Engines => match near.lookup(directory.age(), va) {
+                Some(page) => page,
+                None => {
+                    let page = remembered()?;
+                    near.insert(va, page);
+                    page
+                }
+            },
+            _ => remembered()?,
         };
         self.check(&page, request)?;
         let bytes = 1u64 << page.shift;

@@ -3,8 +3,9 @@
 //!
 //! Each page directory has two buffers, as hardware has: one at the hub for the host unit, one for engines. A
 //! buffer has a fixed number of places, so a translation may also leave to make room. Only translations
-//! are kept, never their absence.
+//! are kept, never their absence. Workers of a grid have some of the engines' at hand ([`super::near`]).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use gpuvmk_chip::PhysicalAddress;
@@ -145,12 +146,25 @@ pub(crate) struct Space {
     in_use: RwLock<()>,
     hub: Mutex<Sets>,
     engines: Mutex<Sets>,
+    /// See [`Space::age`].
+    age: AtomicU64,
 }
+
+/// The next [`Space::age`]; 0 is none.
+static NEXT_AGE: AtomicU64 = AtomicU64::new(1);
 
 impl Space {
     pub(crate) fn new(directory: PhysicalAddress, page_shifts: &[u8]) -> Self {
         let sets = || Mutex::new(Sets::new(page_shifts));
-        Self { directory, in_use: RwLock::default(), hub: sets(), engines: sets() }
+        let age = AtomicU64::new(NEXT_AGE.fetch_add(1, Ordering::Relaxed));
+        Self { directory, in_use: RwLock::default(), hub: sets(), engines: sets(), age }
+    }
+
+    /// Says which translations of engines are still remembered: those of another age, or of another space,
+    /// are not. It stays while the space is in use.
+    pub(crate) fn age(&self) -> u64 {
+        // What made it is ordered by `in_use`.
+        self.age.load(Ordering::Relaxed)
     }
 
     fn sets(&self, buffer: Buffer) -> MutexGuard<'_, Sets> {
@@ -185,6 +199,7 @@ impl Space {
         self.sets(Buffer::Hub).clear();
         if !hub_only {
             self.sets(Buffer::Engines).clear();
+            self.age.store(NEXT_AGE.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 }

@@ -7,6 +7,7 @@ mod copies;
 mod errors;
 mod isolation;
 mod long_work;
+mod near;
 mod random;
 mod recorder;
 mod rig;

@@ -8,6 +8,7 @@ use gpuvmk_sm::{Access, Memory, MemoryFault, View, Width};
 use crate::clock::Clock;
 use crate::engine::model::Run;
 use crate::mmu::channel_memory::ChannelMemory;
+use crate::mmu::near::Near;
 
 /// Words that are loaded or stored through one buffer.
 const CHUNK_WORDS: usize = 32;
@@ -42,17 +43,29 @@ impl<'a> Global<'a> {
 
 impl Memory for Global<'_> {
     fn view(&self) -> Box<dyn View + '_> {
-        Box::new(WorkerView(self))
+        Box::new(WorkerView { global: self, near: Near::default() })
     }
 }
 
 /// What one worker sees.
 #[derive(Debug)]
-struct WorkerView<'a>(&'a Global<'a>);
+struct WorkerView<'a> {
+    global: &'a Global<'a>,
+    /// Translations of its own.
+    near: Near,
+}
 
 impl WorkerView<'_> {
-    fn memory(&self) -> &dyn ChannelMemory {
-        self.0.memory
+    #[inline]
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
+        let read = self.global.memory.load(&mut self.near, address, bytes);
+        read.map_err(|reason| self.global.note(Access::Read, reason))
+    }
+
+    #[inline]
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
+        let written = self.global.memory.store(&mut self.near, address, bytes);
+        written.map_err(|reason| self.global.note(Access::Write, reason))
     }
 }
 
@@ -62,7 +75,7 @@ impl View for WorkerView<'_> {
         for chunk in words.chunks_mut(CHUNK_WORDS) {
             let mut buffer = [0; CHUNK_WORDS * 4];
             let (bytes, _) = buffer.split_at_mut(chunk.len().min(CHUNK_WORDS) * 4);
-            self.memory().read(va, bytes).map_err(|reason| self.0.note(Access::Read, reason))?;
+            self.read(va, bytes)?;
             for (word, bytes) in chunk.iter_mut().zip(bytes.as_chunks().0) {
                 *word = u32::from_le_bytes(*bytes);
             }
@@ -73,7 +86,7 @@ impl View for WorkerView<'_> {
 
     fn load_byte(&mut self, address: u64) -> Result<u8, MemoryFault> {
         let mut byte = [0];
-        self.memory().read(address, &mut byte).map_err(|reason| self.0.note(Access::Read, reason))?;
+        self.read(address, &mut byte)?;
         let [byte] = byte;
         Ok(byte)
     }
@@ -86,14 +99,14 @@ impl View for WorkerView<'_> {
                 *bytes = word.to_le_bytes();
             }
             let (bytes, _) = buffer.split_at(chunk.len().min(CHUNK_WORDS) * 4);
-            self.memory().write(va, bytes).map_err(|reason| self.0.note(Access::Write, reason))?;
+            self.write(va, bytes)?;
             va = va.saturating_add(bytes.len() as u64);
         }
         Ok(())
     }
 
     fn store_byte(&mut self, address: u64, byte: u8) -> Result<(), MemoryFault> {
-        self.memory().write(address, &[byte]).map_err(|reason| self.0.note(Access::Write, reason))
+        self.write(address, &[byte])
     }
 
     fn update(
@@ -108,14 +121,14 @@ impl View for WorkerView<'_> {
                     let [a, b, c, d, ..] = change(word.into()).to_le_bytes();
                     Some(u32::from_le_bytes([a, b, c, d]))
                 };
-                self.memory().update_u32(address, &mut low).map(u64::from)
+                self.global.memory.update_u32(address, &mut low).map(u64::from)
             }
-            Width::Double => self.memory().update_u64(address, &mut |word| Some(change(word))),
+            Width::Double => self.global.memory.update_u64(address, &mut |word| Some(change(word))),
         };
-        before.map_err(|reason| self.0.note(Access::Atomic, reason))
+        before.map_err(|reason| self.global.note(Access::Atomic, reason))
     }
 
     fn timer(&mut self) -> u64 {
-        self.0.clock.timestamp()
+        self.global.clock.timestamp()
     }
 }
