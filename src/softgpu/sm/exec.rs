@@ -10,6 +10,7 @@ mod float;
 mod half;
 mod integer;
 mod memory;
+mod quick;
 mod special;
 mod tensor;
 
@@ -49,6 +50,14 @@ pub(crate) fn in_page(
         if *left == 0 {
             return Ok(Some(Turn::Quantum));
         }
+        let index = usize::try_from(offset / INSTRUCTION).unwrap_or(usize::MAX);
+        if warp.group.mask == ALL && !warp.is_split() && offset.is_multiple_of(INSTRUCTION) {
+            let ran = quick::run(warp, page, base, *left);
+            if ran > 0 {
+                *left -= ran;
+                continue;
+            }
+        }
         *left -= 1;
         if warp.is_split() {
             *fairness -= 1;
@@ -58,7 +67,6 @@ pub(crate) fn in_page(
                 continue;
             }
         }
-        let index = usize::try_from(offset / INSTRUCTION).unwrap_or(usize::MAX);
         if !offset.is_multiple_of(INSTRUCTION) {
             return Err(Cause::Exception(Exception::MisalignedPc));
         }

@@ -17,6 +17,7 @@ pub mod numerics;
 mod observe;
 mod op;
 mod program;
+mod quick;
 mod row;
 mod twin;
 mod warp;

@@ -10,6 +10,7 @@ use crate::launch::Constants;
 use crate::lower::{Lower, Pool};
 use crate::memory::View;
 use crate::op::Op;
+use crate::quick::Quick;
 use crate::row::Row;
 
 /// Bytes of code that are decoded together: 32 instructions. More would take a small kernel longer than it
@@ -27,6 +28,8 @@ const NEAR: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Page {
     pub ops: Vec<Result<Op, Cause>>,
+    /// The same instructions, those that have a form of their own.
+    pub quick: Vec<Quick>,
     pub pool: Vec<Row>,
 }
 
@@ -90,7 +93,8 @@ impl Program {
             let instruction = decode(self.arch, Word(word)).map_err(|_| Cause::NoInstruction(word))?;
             lower.instruction(&instruction)
         };
-        let ops = words.chunks_exact(4).map(instruction).collect();
-        Page { ops, pool: pool.rows }
+        let ops: Vec<_> = words.chunks_exact(4).map(instruction).collect();
+        let of = |op: &Result<Op, Cause>| op.as_ref().map_or(Quick::NONE, |op| Quick::of(op, self.registers));
+        Page { quick: ops.iter().map(of).collect(), ops, pool: pool.rows }
     }
 }

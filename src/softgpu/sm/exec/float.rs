@@ -1,5 +1,7 @@
 //! Single precision.
 
+pub(super) mod plain;
+
 use gpuvmk_isa::Opcode as O;
 
 use super::context::{Done, put};
@@ -28,13 +30,8 @@ impl<'a> Operand<'a> {
     }
 
     #[inline(always)]
-    fn word(self, lane: usize) -> u32 {
+    fn word(&self, lane: usize) -> u32 {
         self.row[lane] & self.keep ^ self.flip
-    }
-
-    #[inline(always)]
-    fn number(self, lane: usize) -> f32 {
-        f32::from_bits(self.word(lane))
     }
 }
 
@@ -47,20 +44,18 @@ pub(super) fn source(warp: &Warp, pool: &[Row], source: Source) -> Row {
 
 /// Lanes whose relation a comparison accepts.
 #[inline(always)]
-fn compare(a: Operand<'_>, b: Operand<'_>, accepted: u8, flush: bool) -> u32 {
+fn compare(a: &Operand<'_>, b: &Operand<'_>, accepted: u8, flush: bool) -> u32 {
     lanes(|lane| float::relation(a.word(lane), b.word(lane), flush) & u32::from(accepted) != 0)
 }
 
 #[inline(always)]
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let (a, b) = (Operand::of(warp, pool, op.a), Operand::of(warp, pool, op.b));
+    if let (O::Fadd | O::Fmul | O::Ffma, Detail::Float(mode, scale)) = (op.opcode, op.detail) {
+        let result = arithmetic(warp, op, pool, (mode, scale.into()));
+        return put(warp, op.d, &result, mask);
+    }
+    let (a, b) = (&Operand::of(warp, pool, op.a), &Operand::of(warp, pool, op.b));
     let result = match (op.opcode, op.detail) {
-        (O::Fadd, Detail::Float(mode, _)) => add(a, b, mode),
-        (O::Fmul, Detail::Float(mode, scale)) => multiply(a, b, scale.into(), mode),
-        (O::Ffma, Detail::Float(mode, _)) => {
-            let c = Operand::of(warp, pool, op.c);
-            fused(a, b, c, mode)
-        }
         (_, Detail::Extreme(mode, how)) => {
             let smaller = warp.lanes(op.from[0]);
             let signs =
@@ -104,26 +99,31 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     put(warp, op.d, &result, mask)
 }
 
+/// FADD, FMUL and FFMA.
 #[inline(always)]
-fn add(a: Operand<'_>, b: Operand<'_>, mode: Mode) -> Row {
-    if mode.is_plain() {
-        return each(|lane| float::canonical(a.number(lane) + b.number(lane)));
-    }
-    each(|lane| float::add(a.word(lane), b.word(lane), mode))
-}
-
-#[inline(always)]
-fn multiply(a: Operand<'_>, b: Operand<'_>, scale: i32, mode: Mode) -> Row {
+fn arithmetic(warp: &Warp, op: &Op, pool: &[Row], (mode, scale): (Mode, i32)) -> Row {
+    let sources = [op.a, op.b, op.c];
     if mode.is_plain() && scale == 0 {
-        return each(|lane| float::canonical(a.number(lane) * b.number(lane)));
+        // A sign is changed where the number is read, a magnitude is taken before.
+        let magnitudes = sources.iter().any(|source| source.absolute);
+        let changed = if magnitudes { Some(sources.map(|from| source(warp, pool, from))) } else { None };
+        let sign = |source: Source| if source.negate && !magnitudes { SIGN } else { 0 };
+        let signs = sources.map(sign);
+        let rows = match &changed {
+            Some([a, b, c]) => [a, b, c],
+            None => sources.map(|source| warp.row(pool, source.row)),
+        };
+        let ([a, b, _], [x, y, _]) = (rows, signs);
+        return match op.opcode {
+            O::Fadd => plain::add([a, b], [x, y]),
+            O::Fmul => plain::multiply([a, b], [x, y]),
+            _ => plain::fused(rows, signs),
+        };
     }
-    each(|lane| float::multiply(a.word(lane), b.word(lane), scale, mode))
-}
-
-#[inline(always)]
-fn fused(a: Operand<'_>, b: Operand<'_>, c: Operand<'_>, mode: Mode) -> Row {
-    if mode.is_plain() {
-        return each(|lane| float::canonical(a.number(lane).mul_add(b.number(lane), c.number(lane))));
+    let [a, b, c] = sources.map(|from| source(warp, pool, from));
+    match op.opcode {
+        O::Fadd => each(|lane| float::add(a[lane], b[lane], mode)),
+        O::Fmul => each(|lane| float::multiply(a[lane], b[lane], scale, mode)),
+        _ => each(|lane| float::fused(a[lane], b[lane], c[lane], mode)),
     }
-    each(|lane| float::fused(a.word(lane), b.word(lane), c.word(lane), mode))
 }

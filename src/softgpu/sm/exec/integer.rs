@@ -153,21 +153,33 @@ fn table(table: u8, masks: [u32; 3]) -> u32 {
     words::logic(masks[0], masks[1], masks[2], table.into())
 }
 
+/// The relation of numbers that are equal, in a set of them.
+const EQUAL: u8 = 1 << 1;
+
+/// Lanes whose numbers have one of the accepted relations: less, equal, greater, from the lowest bit on.
+#[inline(always)]
+pub(super) fn compared(a: &Row, b: &Row, accepted: u8, signed: bool) -> u32 {
+    let flip = u32::from(signed) << 31;
+    let less = lanes(|lane| (a[lane] ^ flip) < (b[lane] ^ flip));
+    let equal = lanes(|lane| a[lane] == b[lane]);
+    let of = |bit: u8, lanes: u32| if accepted >> bit & 1 == 1 { lanes } else { 0 };
+    of(0, less) | of(1, equal) | of(2, !(less | equal))
+}
+
 /// ISETP and PLOP3.
 #[inline(always)]
 pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
     match op.detail {
         Detail::Compare { accepted, combine: how, signed, extended, .. } => {
             let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
-            let flip = u32::from(signed) << 31;
-            let less = lanes(|lane| (a[lane] ^ flip) < (b[lane] ^ flip));
-            let equal = lanes(|lane| a[lane] == b[lane]);
-            let of = |bit: u8, lanes: u32| if accepted >> bit & 1 == 1 { lanes } else { 0 };
-            let greater = !(less | equal);
-            // EX: where upper halves are equal, the lower halves' result stands.
-            let tie = if extended { equal & warp.lanes(op.from[2]) } else { of(1, equal) };
-            let result = of(0, less) | tie | of(2, greater);
-            let result = if accepted == 7 && !extended { u32::MAX } else { result };
+            let result = if extended {
+                // EX: where upper halves are equal, the lower halves' result stands.
+                let (equal, others) =
+                    (compared(a, b, EQUAL, signed), compared(a, b, accepted & !EQUAL, signed));
+                others & !equal | equal & warp.lanes(op.from[2])
+            } else {
+                compared(a, b, accepted, signed)
+            };
             let with = warp.lanes(op.from[0]);
             warp.put_predicate(op.to[0], combine(result, with, how), mask);
             warp.put_predicate(op.to[1], combine(!result, with, how), mask);
@@ -226,7 +238,7 @@ pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 
 /// SHF. A half that nothing of the other one is shifted into is shifted alone.
 #[inline(always)]
-fn shift(lower: &Row, count: &Row, upper: &Row, how: words::Funnel) -> Row {
+pub(super) fn shift(lower: &Row, count: &Row, upper: &Row, how: words::Funnel) -> Row {
     let counted = match (how.wrap, how.wide) {
         (false, _) => u32::MAX,
         (true, false) => 31,
@@ -244,11 +256,12 @@ fn shift(lower: &Row, count: &Row, upper: &Row, how: words::Funnel) -> Row {
 
 /// LOP3, with its commonest tables as they are.
 #[inline(always)]
-fn logic(a: &Row, b: &Row, c: &Row, table: u8) -> Row {
+pub(super) fn logic(a: &Row, b: &Row, c: &Row, table: u8) -> Row {
     match table {
         0xc0 => each(|lane| a[lane] & b[lane]),
         0xfc => each(|lane| a[lane] | b[lane]),
         0x3c => each(|lane| a[lane] ^ b[lane]),
+        0x96 => each(|lane| a[lane] ^ b[lane] ^ c[lane]),
         _ => each(|lane| words::logic(a[lane], b[lane], c[lane], table.into())),
     }
 }

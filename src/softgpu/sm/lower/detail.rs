@@ -212,7 +212,7 @@ impl Lower<'_> {
         if !matches!(op.opcode, O::Ldc | O::Uldc | O::Ldcu) {
             return Ok(None);
         }
-        Ok(match instruction.operand(Role::Address) {
+        let detail = match instruction.operand(Role::Address) {
             Some(Operand::ConstAt { bank, base, offset }) => {
                 op.a.row = self.register(base)?;
                 Some(Detail::Constant(bank, offset, access))
@@ -225,7 +225,14 @@ impl Lower<'_> {
                 Some(Detail::Constant(bank, i32::from(offset), access))
             }
             _ => None,
-        })
+        };
+        // Words that are known are sources as well.
+        if let (Some(Detail::Constant(bank, offset, Unit::Words(1..=2))), ZERO_ROW) = (detail, op.a.row) {
+            let word = |more| self.constants.word(bank, offset.cast_unsigned().wrapping_add(more));
+            let words = [0, 4].map(word);
+            (op.b.row, op.c.row) = (self.pool.row(words[0]), self.pool.row(words[1]));
+        }
+        Ok(detail)
     }
 }
 

@@ -30,6 +30,12 @@ impl Mode {
         matches!(self.rounding, Rounding::Nearest) && !self.flush && !self.zero_wins && !self.saturate
     }
 
+    /// Whether it does, but for subnormal numbers that may be 0.
+    #[must_use]
+    pub const fn is_ordinary(self) -> bool {
+        matches!(self.rounding, Rounding::Nearest) && !self.zero_wins && !self.saturate
+    }
+
     const fn flushes(self) -> bool {
         self.flush || self.zero_wins
     }
