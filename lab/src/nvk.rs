@@ -13,6 +13,7 @@
 //! The guest program `nvk:driver=NAME:checks=NAME,...` starts it. See docs/nvk.md.
 
 pub mod edit;
+pub mod lavapipe;
 pub mod mesa;
 mod program;
 pub mod rebuild;

@@ -9,6 +9,7 @@
 mod access;
 mod gh100;
 mod instance;
+mod lavapipe;
 mod own;
 mod sched;
 mod submission;
@@ -118,7 +119,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),
         What::Shader => {
-            own::run_all(&[("gpuvmk-sm", "kernels"), ("gpuvmk-softgpu", "launches")], arguments.json)
+            let all = [("gpuvmk-sm", "kernels"), ("gpuvmk-sm", "vulkan"), ("gpuvmk-softgpu", "launches")];
+            own::run_all(&all, arguments.json, lavapipe::compare)
         }
         What::Shadow => own::run("flush", arguments.json),
         What::Trace => trace::run(arguments),

@@ -64,7 +64,7 @@ const PACKAGES: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 /// The Vulkan loader, which programs load at run time.
 const VULKAN: &str = "libvulkan.so.1";
 /// The driver for processors.
-const SOFTWARE: &str = "libvulkan_lvp.so";
+pub(super) const SOFTWARE: &str = "libvulkan_lvp.so";
 /// Where libraries lie in a tree of unpacked packages.
 const TREE: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -77,19 +77,26 @@ pub fn obtain(cache: &Cache, program: &Path, mesa: Mesa) -> Result<PathBuf> {
     }
     let lock = cache.lock()?;
     cache.entry_or_build(&lock, &entry, suite, |folder| {
-        eprintln!("gpuvmk: fetching Vulkan drivers of Debian's {suite} (about 65 MB)");
-        let apt = Apt::set_up(cache)?;
-        let packages = apt.download_with_dependencies(&PACKAGES, suite)?;
-        let version = packages.iter().find_map(|path| version_of(path));
-        fs::write(folder.join(VERSION), version.context("apt fetched no package of Mesa's")?)?;
-        let root = folder.join("root");
-        apt::unpack(&packages, &root, "Vulkan")?;
-        apt.drop_archives()?;
+        let root = fetch(cache, folder, mesa)?;
         try_program(&root, program)
             .context("Our Vulkan program does not pass on Mesa's driver for processors")?;
-        keep(&root, folder)?;
+        keep(&root, folder, DRIVER, STOCK)?;
         fs::remove_dir_all(&root).context("Cannot remove what is not needed of the packages")
     })
+}
+
+/// Fetches the packages and unpacks them below `folder`, where their version is written as well. Says where.
+pub(super) fn fetch(cache: &Cache, folder: &Path, mesa: Mesa) -> Result<PathBuf> {
+    let suite = mesa.suite();
+    eprintln!("gpuvmk: fetching Vulkan drivers of Debian's {suite} (about 65 MB)");
+    let apt = Apt::set_up(cache)?;
+    let packages = apt.download_with_dependencies(&PACKAGES, suite)?;
+    let version = packages.iter().find_map(|path| version_of(path));
+    fs::write(folder.join(VERSION), version.context("apt fetched no package of Mesa's")?)?;
+    let root = folder.join("root");
+    apt::unpack(&packages, &root, "Vulkan")?;
+    apt.drop_archives()?;
+    Ok(root)
 }
 
 /// The version of the packages in `folder`.
@@ -103,14 +110,14 @@ fn version_of(package: &Path) -> Option<String> {
     name.strip_prefix('_')?.split('_').next().map(str::to_owned)
 }
 
-/// Copies what a guest needs from the unpacked packages.
-fn keep(root: &Path, folder: &Path) -> Result<()> {
+/// Copies a driver into its own folder, and what it needs of the unpacked packages beside that.
+pub(super) fn keep(root: &Path, folder: &Path, driver: &str, place: &str) -> Result<()> {
     let tree = root.join(TREE);
-    for name in [LIBRARIES, STOCK] {
+    for name in [LIBRARIES, place] {
         fs::create_dir_all(folder.join(name)).with_context(|| format!("Cannot create {name}"))?;
     }
     let mut names = vec![LOADER.to_owned(), VULKAN.to_owned()];
-    for library in [VULKAN, DRIVER] {
+    for library in [VULKAN, driver] {
         names.extend(linked(root, &tree.join(library))?);
     }
     names.sort();
@@ -120,14 +127,15 @@ fn keep(root: &Path, folder: &Path) -> Result<()> {
         fs::copy(&from, folder.join(LIBRARIES).join(&name))
             .with_context(|| format!("Cannot keep {}", from.display()))?;
     }
-    fs::copy(tree.join(DRIVER), folder.join(STOCK).join(DRIVER)).context("Cannot keep Debian's NVK")?;
+    fs::copy(tree.join(driver), folder.join(place).join(driver))
+        .with_context(|| format!("Cannot keep Debian's {driver}"))?;
     Ok(())
 }
 
 /// The names of all libraries that `library` is linked with, in the end.
 fn linked(root: &Path, library: &Path) -> Result<Vec<String>> {
     let output =
-        run_by_loader(root).arg("--list").arg(library).output().context("Cannot start the loader")?;
+        by_loader(&root.join(TREE)).arg("--list").arg(library).output().context("Cannot start the loader")?;
     ensure!(
         output.status.success(),
         "The dynamic loader cannot tell what {} is linked with: {}",
@@ -141,17 +149,9 @@ fn linked(root: &Path, library: &Path) -> Result<Vec<String>> {
 }
 
 fn try_program(root: &Path, program: &Path) -> Result<()> {
-    let manifest = root.join("software.json");
-    let icd = serde_json::json!({
-        "file_format_version": "1.0.1",
-        "ICD": { "api_version": "1.4.0", "library_path": root.join(TREE).join(SOFTWARE) },
-    });
-    fs::write(&manifest, icd.to_string())?;
-    let output = run_by_loader(root)
-        .arg(program)
+    let tree = root.join(TREE);
+    let output = on_processors(&tree, &tree.join(SOFTWARE), root, program)?
         .args(["driver=llvmpipe", "checks=transfer,compute"])
-        .env("VK_DRIVER_FILES", &manifest)
-        .env("MESA_SHADER_CACHE_DISABLE", "true")
         .output()
         .context("Cannot start it")?;
     ensure!(
@@ -163,11 +163,29 @@ fn try_program(root: &Path, program: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Our Vulkan program on the driver for processors, with the packages' libraries. `scratch` takes what tells
+/// the Vulkan loader where the driver lies.
+pub(super) fn on_processors(
+    libraries: &Path,
+    driver: &Path,
+    scratch: &Path,
+    program: &Path,
+) -> Result<Command> {
+    let manifest = scratch.join("software.json");
+    let icd = serde_json::json!({
+        "file_format_version": "1.0.1",
+        "ICD": { "api_version": "1.4.0", "library_path": driver },
+    });
+    fs::write(&manifest, icd.to_string()).with_context(|| format!("Cannot write {}", manifest.display()))?;
+    let mut command = by_loader(libraries);
+    command.arg(program).env("VK_DRIVER_FILES", manifest).env("MESA_SHADER_CACHE_DISABLE", "true");
+    Ok(command)
+}
+
 /// The packages' own dynamic loader, with their libraries.
-fn run_by_loader(root: &Path) -> Command {
-    let tree = root.join(TREE);
-    let mut command = Command::new(tree.join(LOADER));
-    command.arg("--library-path").arg(tree).stdin(Stdio::null());
+fn by_loader(libraries: &Path) -> Command {
+    let mut command = Command::new(libraries.join(LOADER));
+    command.arg("--library-path").arg(libraries).stdin(Stdio::null());
     command
 }
 

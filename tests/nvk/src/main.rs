@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             eprintln!(
-                "{error:#}; usage: gpuvmk-nvk [name=NAME] [gpu=N] [driver=NAME] [sm=N] [checks=NAME,...|GROUP]"
+                "{error:#}; usage: gpuvmk-nvk [name=NAME] [gpu=N] [driver=NAME] [sm=N] [times=N] [rounds=N] [checks=NAME,...|GROUP]"
             );
             return ExitCode::from(2);
         }

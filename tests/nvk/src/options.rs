@@ -1,9 +1,11 @@
 //! The program's options, as `name=value` words.
 
+use std::num::NonZero;
+
 use anyhow::{Context, Result, bail};
 use gpuvmk_isa::Arch;
 
-use crate::checks;
+use crate::checks::{self, Extent};
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct Options {
     pub driver: String,
     /// Version of the GPU's machine code, for checks that look at it.
     pub arch: Option<Arch>,
+    /// How much of their work checks do.
+    pub extent: Extent,
     /// Names of checks, in the order in which they run.
     pub checks: Vec<&'static str>,
 }
@@ -28,6 +32,7 @@ impl Options {
             gpu: 0,
             driver: "unnamed".into(),
             arch: None,
+            extent: Extent::default(),
             checks: checks::group("all")?,
         };
         for word in words {
@@ -40,6 +45,8 @@ impl Options {
                     let arch = value.parse().ok().and_then(Arch::from_number);
                     options.arch = Some(arch.with_context(|| format!("There is no SM '{value}'"))?);
                 }
+                "times" => options.extent.times = number(value)?,
+                "rounds" => options.extent.rounds = Some(number(value)?),
                 "checks" => {
                     let lists: Result<Vec<_>> = value.split(',').map(checks::group).collect();
                     options.checks = lists?.concat();
@@ -49,6 +56,11 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+fn number(value: &str) -> Result<u32> {
+    let number = value.parse::<NonZero<u32>>();
+    Ok(number.with_context(|| format!("'{value}' is no number above 0"))?.get())
 }
 
 #[cfg(test)]
@@ -70,6 +82,7 @@ mod tests {
     #[test]
     fn unknown_check_machine_code_and_option_are_refused_by_name() {
         assert!(format!("{:#}", parse(&["checks=nothing"]).unwrap_err()).contains("nothing"));
+        assert!(format!("{:#}", parse(&["times=0"]).unwrap_err()).contains("'0'"));
         assert!(format!("{:#}", parse(&["sm=91"]).unwrap_err()).contains("91"));
         assert!(format!("{:#}", parse(&["colour=red"]).unwrap_err()).contains("colour"));
     }

@@ -48,8 +48,12 @@ pub(super) fn run(name: &str, json: bool) -> Result<bool> {
 }
 
 /// Runs benchmarks of packages one after the other. Their figures are one object: `ok` if all are, and below
-/// what is wanted is what any of them names.
-pub(super) fn run_all(benchmarks: &[(&str, &str)], json: bool) -> Result<bool> {
+/// what is wanted is what any of them names. `more` adds figures to them.
+pub(super) fn run_all(
+    benchmarks: &[(&str, &str)],
+    json: bool,
+    more: impl FnOnce(&mut serde_json::Map<String, Value>),
+) -> Result<bool> {
     let (mut all, mut below, mut all_ok) = (serde_json::Map::new(), Vec::new(), true);
     for (package, name) in benchmarks {
         let Measured { text, figures, ok } = measure_of(package, name)?;
@@ -59,6 +63,7 @@ pub(super) fn run_all(benchmarks: &[(&str, &str)], json: bool) -> Result<bool> {
         all_ok &= ok;
         all.extend(figures);
     }
+    more(&mut all);
     all.insert("ok".to_owned(), all_ok.into());
     all.insert("below".to_owned(), below.into());
     if json {

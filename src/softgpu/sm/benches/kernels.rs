@@ -1,4 +1,5 @@
-//! How fast shaders run: `cargo bench -p gpuvmk-sm [-- --json]`, or `cargo xtask bench shader`.
+//! How fast shaders run: `cargo bench -p gpuvmk-sm --bench kernels [-- --json]`, or `cargo xtask bench
+//! shader`; with `--only NAME` one kernel, for profiles.
 //!
 //! Rates are per second of processor time, so that others on the machine do not matter; with all workers they
 //! are also told by the wall clock. Kernels are those of `tests/kernels` and of `sass/kernels.cu`.
@@ -281,7 +282,22 @@ fn short(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
+/// The kernels of a name that follows `--only`, on one worker, for profiles: nothing is judged then.
+fn only() -> bool {
+    let mut words = std::env::args().skip_while(|word| word != "--only").skip(1);
+    let Some(name) = words.next() else { return false };
+    for kernel in [&SPIN, &MIXED, &VECTOR_SUM, &SMALL_TILES, &TILES, &EMPTY] {
+        if kernel.name == name {
+            measure(kernel, 1, Twin::of_host());
+        }
+    }
+    true
+}
+
 fn main() -> ExitCode {
+    if only() {
+        return ExitCode::SUCCESS;
+    }
     let workers = available_parallelism().map_or(1, usize::from);
     let host = Twin::of_host();
     let [spin, mixed, sum, small, tiles] =
@@ -321,8 +337,6 @@ fn main() -> ExitCode {
             "workers": workers,
             "scaling": short(scaling),
             "empty_grid_us": short(empty.seconds * 1e6),
-            "lavapipe_ratio": null,
-            "lavapipe_missing": "lavapipe takes Vulkan's shaders, these kernels are NVIDIA's machine code",
         });
         println!("{figures}");
     }

@@ -20,6 +20,8 @@ const PROGRAM: &str = "/nvk/bin/gpuvmk-nvk";
 pub fn run(options: &Options) -> Result<Figures> {
     let driver: String = options.get("driver", "stock".to_owned())?;
     let checks: String = options.get("checks", "all".to_owned())?;
+    let [times, rounds]: [u32; 2] = [options.get("times", 0)?, options.get("rounds", 0)?];
+    let given = |name: &str, number: u32| (number > 0).then(|| format!("{name}={number}"));
     let manifest = format!("/nvk/{driver}.json");
     for path in [LOADER, manifest.as_str()] {
         ensure!(Path::new(path).exists(), "{path} is not in this guest's initramfs");
@@ -36,6 +38,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         .arg(format!("driver={driver}"))
         .arg(format!("checks={checks}"))
         .args(chip.sm.map(|sm| format!("sm={sm}")))
+        .args(given("times", times).into_iter().chain(given("rounds", rounds)))
         .env("VK_DRIVER_FILES", manifest)
         .env("MESA_SHADER_CACHE_DISABLE", "true")
         .env("HOME", "/tmp")

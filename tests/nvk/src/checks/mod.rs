@@ -31,6 +31,21 @@ use crate::vulkan::{Device, Instance};
 /// What a check found out, by name.
 pub type Figures = Map<String, Value>;
 
+/// How much of their work checks do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Launches of a shader of `compute`; the quickest counts.
+    pub times: u32,
+    /// Rounds of a shader of multiply-adds, if not the usual number.
+    pub rounds: Option<u32>,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self { times: 1, rounds: None }
+    }
+}
+
 /// A check, by what it must know.
 #[derive(Clone, Copy)]
 enum Check {
@@ -38,8 +53,10 @@ enum Check {
     Of(fn(&Rc<Device>) -> Result<Figures>),
     /// The version of its machine code as well.
     OfCode(fn(&Rc<Device>, Arch) -> Result<Figures>),
+    /// How much it does as well.
+    OfExtent(fn(&Rc<Device>, Extent) -> Result<Figures>),
 }
-use Check::{Of, OfCode};
+use Check::{Of, OfCode, OfExtent};
 
 /// Groups of checks.
 const GROUPS: [(&str, &[(&str, Check)]); 6] = [
@@ -51,11 +68,11 @@ const GROUPS: [(&str, &[(&str, Check)]); 6] = [
     (
         "compute",
         &[
-            ("constant", Of(compute::constant)),
-            ("vector_add", Of(compute::vector_add)),
-            ("saxpy", Of(compute::saxpy)),
-            ("matrix_product", Of(compute::matrix_product)),
-            ("reduction", Of(compute::reduction)),
+            ("constant", OfExtent(compute::constant)),
+            ("vector_add", OfExtent(compute::vector_add)),
+            ("saxpy", OfExtent(compute::saxpy)),
+            ("matrix_product", OfExtent(compute::matrix_product)),
+            ("reduction", OfExtent(compute::reduction)),
         ],
     ),
     (
@@ -75,11 +92,11 @@ const GROUPS: [(&str, &[(&str, Check)]); 6] = [
         &[
             ("launches", Of(rates::launches)),
             ("stream", Of(rates::stream)),
-            ("peak_fp32", Of(rates::peak_fp32)),
-            ("peak_int32", Of(rates::peak_int32)),
+            ("peak_fp32", OfExtent(rates::peak_fp32)),
+            ("peak_int32", OfExtent(rates::peak_int32)),
         ],
     ),
-    ("doubles", &[("peak_fp64", Of(rates::peak_fp64))]),
+    ("doubles", &[("peak_fp64", OfExtent(rates::peak_fp64))]),
 ];
 
 /// What `all` stands for. Mesa's compiler cannot pass `doubles` on Hopper yet (docs/nvk.md).
@@ -169,6 +186,7 @@ fn run_into(options: &Options, outcome: &mut Outcome) -> Result<()> {
         let (_, check) = find(name).with_context(|| format!("There is no check '{name}'"))?;
         let result = match check {
             Of(check) => check(&device),
+            OfExtent(check) => check(&device, options.extent),
             OfCode(check) => options
                 .arch
                 .context("the version of the GPU's machine code was not given (sm=N)")

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::{Figures, compare, compute, rounded};
+use super::{Extent, Figures, compare, compute, rounded};
 use crate::shaders;
-use crate::vulkan::{Buffer, Commands, Device, Kernel, Place};
+use crate::vulkan::{Buffer, Commands, Device, Kernel, Place, Timing};
 
 /// Invocations of the multiply-add shader: enough to fill every SM several times.
 const INVOCATIONS: u32 = 1 << 20;
@@ -15,7 +15,7 @@ const INVOCATIONS: u32 = 1 << 20;
 const CHAINS: u32 = 8;
 const STEPS: u32 = 16;
 /// Timed launches; the quickest counts.
-const TRIES: usize = 5;
+const TRIES: u32 = 5;
 
 /// Many small launches in one submission.
 pub fn launches(device: &Rc<Device>) -> Result<Figures> {
@@ -45,7 +45,7 @@ pub fn stream(device: &Rc<Device>) -> Result<Figures> {
     commands.fill(&target, 0);
     commands.run()?;
     let groups = [u32::try_from(WORDS / 4 / 256)?, 1, 1];
-    let gpu_us = quickest(device, &kernel, groups)?;
+    let gpu_us = quickest(device, &kernel, groups)?.gpu_us;
     // The end of the target stands for all of it.
     compare::words(&end_of(device, &target)?, |_| 0x5a5a_1234)?;
     let bytes = target.bytes() + source.bytes();
@@ -69,9 +69,9 @@ fn end_of(device: &Rc<Device>, buffer: &Buffer) -> Result<Vec<u32>> {
 }
 
 /// Multiply-adds of single-precision numbers.
-pub fn peak_fp32(device: &Rc<Device>) -> Result<Figures> {
+pub fn peak_fp32(device: &Rc<Device>, extent: Extent) -> Result<Figures> {
     let ones = [1.0f32.to_le_bytes(), 1.0f32.to_le_bytes()].concat();
-    peak(device, shaders::PEAK_FP32, &ones, 2048, |words, sum| {
+    peak(device, shaders::PEAK_FP32, &ones, extent.rounds.unwrap_or(2048), |words, sum| {
         #[expect(clippy::cast_precision_loss, reason = "below 2^24, so exact")]
         let expected = sum as f32;
         words == [expected.to_bits()]
@@ -79,21 +79,21 @@ pub fn peak_fp32(device: &Rc<Device>) -> Result<Figures> {
 }
 
 /// Multiply-adds of double-precision numbers.
-pub fn peak_fp64(device: &Rc<Device>) -> Result<Figures> {
+pub fn peak_fp64(device: &Rc<Device>, extent: Extent) -> Result<Figures> {
     if !device.doubles {
         return Ok(Figures::from_iter([("skipped".into(), "the driver offers no shaderFloat64".into())]));
     }
     let ones = [1.0f64.to_le_bytes(), 1.0f64.to_le_bytes()].concat();
-    peak(device, shaders::PEAK_FP64, &ones, 1024, |words, sum| {
+    peak(device, shaders::PEAK_FP64, &ones, extent.rounds.unwrap_or(1024), |words, sum| {
         let bits = f64::from(sum).to_bits().to_le_bytes();
         words.iter().flat_map(|word| word.to_le_bytes()).eq(bits)
     })
 }
 
 /// Multiply-adds of whole numbers.
-pub fn peak_int32(device: &Rc<Device>) -> Result<Figures> {
+pub fn peak_int32(device: &Rc<Device>, extent: Extent) -> Result<Figures> {
     let ones = [1u32.to_le_bytes(), 1u32.to_le_bytes()].concat();
-    peak(device, shaders::PEAK_INT32, &ones, 1024, |words, sum| words == [sum])
+    peak(device, shaders::PEAK_INT32, &ones, extent.rounds.unwrap_or(1024), |words, sum| words == [sum])
 }
 
 /// Runs a shader of multiply-adds by one and with one: each step counts one up, whatever the type.
@@ -108,7 +108,8 @@ fn peak(
     let constants = [ones, &rounds.to_le_bytes()].concat();
     let result = Buffer::new(device, Place::Gpu, INVOCATIONS as usize * element)?;
     let kernel = Kernel::new(device, spirv, &[&result], &constants)?;
-    let gpu_us = quickest(device, &kernel, [INVOCATIONS / 256, 1, 1])?;
+    let timing = quickest(device, &kernel, [INVOCATIONS / 256, 1, 1])?;
+    let gpu_us = timing.gpu_us;
     let found = compute::from_gpu(device, &result)?;
     let wrong = (0u32..).zip(found.chunks(element)).filter(|(index, words)| {
         // Chain n begins at (index mod 8) + n; the sum of eight chains.
@@ -120,18 +121,14 @@ fn peak(
     let steps = f64::from(INVOCATIONS) * f64::from(CHAINS) * f64::from(STEPS) * f64::from(rounds);
     Ok(Figures::from_iter([
         ("gpu_us".into(), rounded(gpu_us).into()),
+        ("cpu_us".into(), rounded(timing.cpu_us).into()),
         // A multiply-add counts as two operations.
         ("tera_ops_per_s".into(), Value::from(rounded(2.0 * steps / gpu_us / 1e6))),
     ]))
 }
 
-fn quickest(device: &Rc<Device>, kernel: &Kernel, groups: [u32; 3]) -> Result<f64> {
-    let mut best = f64::INFINITY;
-    for _ in 0..TRIES {
-        let mut commands = Commands::begin(device)?;
-        commands.dispatch(kernel, groups);
-        best = best.min(commands.run()?.gpu_us);
-    }
-    ensure!(best > 0.0, "The GPU's timestamps say that the launch took no time");
+fn quickest(device: &Rc<Device>, kernel: &Kernel, groups: [u32; 3]) -> Result<Timing> {
+    let best = compute::quickest(device, kernel, groups, TRIES)?;
+    ensure!(best.gpu_us > 0.0, "The GPU's timestamps say that the launch took no time");
     Ok(best)
 }

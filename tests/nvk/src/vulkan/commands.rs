@@ -21,6 +21,8 @@ pub struct Timing {
     pub submit_us: f64,
     /// In vkWaitForFences.
     pub wait_us: f64,
+    /// What the process's threads had of processors meanwhile: a driver for processors computes in them.
+    pub cpu_us: f64,
 }
 
 /// A command buffer under construction.
@@ -137,7 +139,7 @@ impl Commands {
         unsafe { device.raw.end_command_buffer(self.raw) }.context("vkEndCommandBuffer")?;
         let buffers = [self.raw];
         let submissions = [vk::SubmitInfo::default().command_buffers(&buffers)];
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), processor_time());
         self.busy = true;
         // SAFETY: the command buffer is complete, the fence unused, and the queue used by this thread alone.
         unsafe { device.raw.queue_submit(device.queue, &submissions, self.fence) }
@@ -148,7 +150,8 @@ impl Commands {
         unsafe { device.raw.wait_for_fences(&[self.fence], true, limit) }.context("vkWaitForFences")?;
         self.busy = false;
         let waited = start.elapsed() - submitted;
-        Ok(Timing { gpu_us: self.gpu_us()?, submit_us: us(submitted), wait_us: us(waited) })
+        let cpu_us = us(processor_time().saturating_sub(busy));
+        Ok(Timing { gpu_us: self.gpu_us()?, submit_us: us(submitted), wait_us: us(waited), cpu_us })
     }
 
     fn gpu_us(&self) -> Result<f64> {
@@ -204,6 +207,12 @@ impl Drop for Commands {
         // SAFETY: as above; the command buffer goes with its pool.
         unsafe { device.destroy_command_pool(self.pool, None) };
     }
+}
+
+/// Time that processors spent for this process.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 fn us(time: Duration) -> f64 {
