@@ -10,6 +10,7 @@ use gpuvmk::chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
 use gpuvmk::gsp::abi;
+use gpuvmk::gsp::abi::values::PciIdentity;
 use gpuvmk::gsp::hal::{AD104, GB203, GH100, TU106};
 use gpuvmk::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
 use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
@@ -60,7 +61,14 @@ pub fn run(data: &[u8]) {
     let back = FakeGspBack::new(FakeGspBackConfig { vram: VRAM, ram, channels: CHANNELS, engines });
     let driver =
         Driver { abi: input.pick(abi::VERSIONS), chip: input.pick(&[&GH100, &AD104, &GB203, &TU106]) };
-    let config = GspConfig { hal: driver.chip, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+    let config = GspConfig {
+        hal: driver.chip,
+        vram: VRAM,
+        engines,
+        channels: CHANNELS,
+        objects: LIMITS,
+        pci: PciIdentity::default(),
+    };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
     if input.below(8) != 7 {
@@ -106,7 +114,7 @@ fn step(
         0 => {
             let address = match input.below(4) {
                 0 => 0,
-                3 => {
+                3 if driver.abi.suspends => {
                     sleep::suspend(driver, gsp, back, queues);
                     return sleep::resume(input, gsp, config, back, queues);
                 }
@@ -181,8 +189,14 @@ mod tests {
                 let ram = BASE..BASE + RAM_BYTES;
                 let back =
                     FakeGspBack::new(FakeGspBackConfig { vram: VRAM, ram, channels: CHANNELS, engines });
-                let config =
-                    GspConfig { hal: chip, vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+                let config = GspConfig {
+                    hal: chip,
+                    vram: VRAM,
+                    engines,
+                    channels: CHANNELS,
+                    objects: LIMITS,
+                    pci: PciIdentity::default(),
+                };
                 let mut gsp = Gsp::new(config);
                 let mut queues = Queues::prepare(&back, BASE);
                 gsp.boot(&back, BASE + LIBOS).expect("good arguments");
@@ -194,6 +208,9 @@ mod tests {
                     queues.read_all(&back);
                 }
                 assert_eq!(back.live().len(), 3, "{} with {}", chip.name, abi.version);
+                if !driver.abi.suspends {
+                    continue;
+                }
                 sleep::suspend(driver, &mut gsp, &back, &mut queues);
                 sleep::resume(&mut Input::new(&[]), &mut gsp, config, &back, &mut queues);
                 assert!(gsp.objects() > OWN, "{} with {} does not go on", chip.name, abi.version);

@@ -11,7 +11,8 @@ Generated from the tables in `src/gsp/abi/`; regenerate with
 `UPDATE_DOCS=1 cargo test -p gpuvmk-gsp --lib document`.
 
 How a call is answered: **handler** means that the model decides; **constant** gives the same bytes every time;
-**zeroes** fills the parameters with zeros. What is not listed is answered `NV_ERR_NOT_SUPPORTED` (a function or a
+**zeroes** fills the parameters with zeros;
+**acknowledged** gives them back, because what they say needs no deed here. What is not listed is answered `NV_ERR_NOT_SUPPORTED` (a function or a
 control) or `NV_ERR_INVALID_CLASS`, counted, and noted in the log once. A call whose parameters have another size
 is answered `NV_ERR_INVALID_PARAM_STRUCT`. Classes without a number have another one on each family of chips
 ([chips.md](chips.md)). Display, and controls of it, are answered by chips whose display cannot be fused off.
@@ -32,7 +33,7 @@ pub fn markdown() -> String {
 fn functions(text: &mut String, abi: &Abi) {
     let _ = writeln!(text, "\n### Functions\n\nSource: {}.\n", abi.functions_source);
     let _ = writeln!(text, "| Number | Name | Reply | What it does |\n| --- | --- | --- | --- |");
-    for function in abi.functions {
+    for function in abi.functions() {
         let reply = if function.is_answered { "yes" } else { "no" };
         let (number, name, doc) = (function.number, function.name, function.doc.trim());
         let _ = writeln!(text, "| {number} | `{name}` | {reply} | {doc} |");
@@ -81,6 +82,14 @@ const fn object(object: Type) -> &'static str {
         Type::Event => "event",
         Type::Memory => "memory",
         Type::Display => "display",
+        Type::ChannelGroup => "channel group",
+        Type::ContextShare => "context share",
+        Type::VirtualMemory => "virtual memory",
+        Type::BinaryApi => "binary API",
+        Type::I2c => "I2C",
+        Type::Debugger => "debugger",
+        Type::Software => "software methods",
+        Type::Retainer => "retainer",
     }
 }
 
@@ -107,7 +116,7 @@ mod tests {
     fn every_number_is_in_its_table_once() {
         let distinct = |numbers: Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
         for abi in VERSIONS {
-            assert!(distinct(abi.functions.iter().map(|function| function.number).collect()));
+            assert!(distinct(abi.functions().map(|function| function.number).collect()));
             let fixed = abi.classes().filter_map(|class| match class.number {
                 ClassNumber::Fixed(number) | ClassNumber::OfDisplay(number) => Some(number),
                 ClassNumber::Role(_) | ClassNumber::DisplayRoot => None,
@@ -141,7 +150,7 @@ mod tests {
             for control in abi.controls() {
                 assert_eq!(names::control(abi, control.number), Some(control.name));
             }
-            for function in abi.functions {
+            for function in abi.functions() {
                 let known = names::function(function.number).unwrap();
                 assert_eq!(function.name, format!("NV_VGPU_MSG_FUNCTION_{known}"));
             }

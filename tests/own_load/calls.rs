@@ -18,6 +18,7 @@ use gpuvmk::gsp::abi::common::rpc::{
 use gpuvmk::gsp::abi::r570_144::control::*;
 use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 use gpuvmk::gsp::abi::status::Status;
+use gpuvmk::gsp::abi::values::PciIdentity;
 use gpuvmk::gsp::{Gsp, GspConfig, ObjectLimits};
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::vgpu::{GspChannels, Mediator};
@@ -91,6 +92,7 @@ impl Caller {
             engines: back.engines(),
             channels: back.channels(),
             objects: ObjectLimits::default(),
+            pci: PciIdentity::default(),
         };
         let mut gsp = Gsp::new(config);
         let queues = Queues::prepare(&driver.ram, RAM);

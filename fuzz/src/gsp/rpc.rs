@@ -12,17 +12,21 @@ use gpuvmk::gsp::abi::common::object::{
     ADDR_FBMEM, NV_VASPACE_ALLOCATION_FLAGS, NV_VASPACE_ALLOCATION_PARAMETERS,
 };
 use gpuvmk::gsp::abi::common::rpc::{
-    NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, NV_VGPU_MSG_FUNCTION_FREE,
-    NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
-    NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO,
+    NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD,
+    NV_VGPU_MSG_FUNCTION_DUP_OBJECT, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO,
+    NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
+    NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, NV_VGPU_MSG_FUNCTION_SET_PAGE_DIRECTORY,
     NV_VGPU_MSG_FUNCTION_SET_REGISTRY, NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER,
-    NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00, rpc_alloc_memory_v13_01,
-    rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
+    NV_VGPU_MSG_FUNCTION_UNSET_PAGE_DIRECTORY, NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00,
+    rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
 use gpuvmk::gsp::abi::r535_113::control as r535;
+use gpuvmk::gsp::abi::r550_163::object::{
+    FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, VOLTA_CHANNEL_GPFIFO_A,
+};
 use gpuvmk::gsp::abi::r570_144::control as r570;
 use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
-use gpuvmk::gsp::abi::table::{Control, Type};
+use gpuvmk::gsp::abi::table::{ClassNumber, Control, Type};
 use gpuvmk::gsp::abi::{self, Abi};
 use gpuvmk::gsp::hal::{GH100, GspHal};
 use zerocopy::{FromZeros, IntoBytes};
@@ -33,13 +37,27 @@ use crate::input::Input;
 pub(crate) const STATIC_INFO: u32 = NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO;
 
 /// Handles: two clients, then what lies below them.
-const CLIENTS: [u32; 3] = [0xc1d0_0000, 0xc1d0_0001, 0xc1e0_0004];
+const CLIENTS: [u32; 4] = [0xc1d0_0000, 0xc1d0_0001, 0xc1e0_0004, 0xc1f0_0004];
 const DEVICE: u32 = 0xde1d_0000;
 const SUBDEVICE: u32 = 0x5d1d_0000;
 const SPACE: u32 = 0x90f1_0000;
 const CHANNEL: u32 = 0xf1f0_0000;
-const HANDLES: [u32; 9] =
-    [CLIENTS[0], DEVICE, SUBDEVICE, SPACE, CHANNEL, CHANNEL + 1, CHANNEL + 2, 0xabcd_0080, 0xabcd_2080];
+/// A group of channels, and a share of its contexts.
+const GROUP: u32 = 0xa06c_0000;
+const SHARE: u32 = 0x9067_0000;
+const HANDLES: [u32; 11] = [
+    CLIENTS[0],
+    DEVICE,
+    SUBDEVICE,
+    SPACE,
+    CHANNEL,
+    CHANNEL + 1,
+    CHANNEL + 2,
+    GROUP,
+    SHARE,
+    0xabcd_0080,
+    0xabcd_2080,
+];
 
 /// What a driver speaks, and for which chip.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +100,10 @@ impl Driver {
             NV01_MEMORY_LIST_FBMEM,
         ];
         all.extend(self.chip_classes());
+        all.extend(self.abi.classes().filter_map(|class| match class.number {
+            ClassNumber::Fixed(number) => Some(number),
+            _ => None,
+        }));
         all.extend(self.chip.classes().display.map(|class| class.number));
         all
     }
@@ -107,7 +129,7 @@ impl Driver {
 
 pub(super) type MakeRecord = Box<dyn Fn(&Queues) -> Vec<u8>>;
 
-/// Client, device and subdevice that the firmware has made for the driver.
+/// Client, device and subdevice that the firmware has made for drivers that can be suspended.
 const INTERNAL: [u32; 3] = [0xc1e0_0004, 0xabcd_0080, 0xabcd_2080];
 /// A list of pages.
 const MEMORY: u32 = 0xcaf0_0003;
@@ -234,8 +256,13 @@ pub(crate) fn record(input: &mut Input<'_>, queues: &Queues, driver: Driver) -> 
     let (function, mut body) = match input.below(16) {
         0 => (NV_VGPU_MSG_FUNCTION_FREE, free(input)),
         1 => (NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, vec![input.below(2), 0, 0, 0, 0, 0, 0, 0]),
-        2 => (STATIC_INFO, vec![0; input.pick(&[0x678, 0x878])]),
+        2 => (STATIC_INFO, vec![0; input.pick(&[0x678, 0x878, 0x888])]),
         3 => (NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, bar_entry(input, driver)),
+        4 if input.flag() => (NV_VGPU_MSG_FUNCTION_DUP_OBJECT, duplicate(input)),
+        4 if input.flag() => (NV_VGPU_MSG_FUNCTION_SET_PAGE_DIRECTORY, page_directory(input)),
+        4 if input.flag() => {
+            (NV_VGPU_MSG_FUNCTION_UNSET_PAGE_DIRECTORY, words([client(input), DEVICE, handle(input), 0]))
+        }
         4 => (NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, memory(input)),
         5 => (
             input.pick(&[NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, NV_VGPU_MSG_FUNCTION_SET_REGISTRY]),
@@ -255,6 +282,12 @@ pub(crate) fn record(input: &mut Input<'_>, queues: &Queues, driver: Driver) -> 
         body.truncate(usize::from(input.u8()));
     }
     let mut record = queues.record(function, &body);
+    if function == NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC && driver.abi.parameters_follow && input.below(8) != 7 {
+        // The length that the record says ends before the parameters.
+        record[HEADER_LENGTH..HEADER_LENGTH + 4].copy_from_slice(&0x40_u32.to_le_bytes());
+        let end = (ELEMENT_HEADER + 0x40).min(record.len());
+        sign(&mut record[..end]);
+    }
     match input.below(24) {
         22 => {
             let at = usize::from(input.u8()) % 0x50;
@@ -270,6 +303,29 @@ pub(crate) fn record(input: &mut Input<'_>, queues: &Queues, driver: Driver) -> 
     record
 }
 
+/// Where a record says its length: behind the header of its element.
+const ELEMENT_HEADER: usize = 0x30;
+const HEADER_LENGTH: usize = ELEMENT_HEADER + 8;
+
+fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
+    words.as_bytes().to_vec()
+}
+
+/// One more name of an object.
+fn duplicate(input: &mut Input<'_>) -> Vec<u8> {
+    let source = input.pick(&[SPACE, GROUP, SHARE, CHANNEL]);
+    let parent = if source == SHARE { GROUP } else { DEVICE };
+    let usual = input.below(4) != 3;
+    let (parent, source) = if usual { (parent, source) } else { (handle(input), handle(input)) };
+    let name = if input.flag() { 0x2000 + u32::from(input.below(8)) } else { handle(input) };
+    words([client(input), parent, name, client(input), source, 0, 0])
+}
+
+/// Where page tables are, in a message of its own.
+fn page_directory(input: &mut Input<'_>) -> Vec<u8> {
+    [words([client(input), DEVICE, 0, 0]), directory(input)].concat()
+}
+
 /// A body that needs more than one element, or more than one record.
 fn large(input: &mut Input<'_>) -> Vec<u8> {
     vec![input.u8(); input.pick(&[0x10, 0x1000, 0x8000, 0xffb0])]
@@ -283,7 +339,7 @@ fn client(input: &mut Input<'_>) -> u32 {
     if input.below(8) == 7 {
         input.u32()
     } else {
-        input.pick(&[CLIENTS[0], CLIENTS[0], CLIENTS[0], CLIENTS[1], CLIENTS[2]])
+        input.pick(&[CLIENTS[0], CLIENTS[0], CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3]])
     }
 }
 
@@ -333,9 +389,15 @@ fn alloc(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
         NV01_ROOT => (if usual { client } else { 0 }, client, driver.root(client)),
         NV01_DEVICE_0 => (client, DEVICE, vec![0; 0x38]),
         NV20_SUBDEVICE_0 => (DEVICE, SUBDEVICE, vec![0; 4]),
+        KEPLER_CHANNEL_GROUP_A => (DEVICE, GROUP, words([0, 0, input.pick(&[0, SPACE]), 1, 0])),
+        FERMI_CONTEXT_SHARE_A => (GROUP, SHARE, words([input.pick(&[0, SPACE]), 0, 0])),
+        VOLTA_CHANNEL_GPFIFO_A => {
+            (input.pick(&[DEVICE, GROUP]), CHANNEL + u32::from(input.below(4)), channel(input, driver))
+        }
         FERMI_VASPACE_A => (DEVICE, SPACE, space(input)),
         class if class == driver.channel_class() => {
-            (DEVICE, CHANNEL + u32::from(input.below(4)), channel(input, driver))
+            let parent = if driver.abi.parameters_follow && input.flag() { GROUP } else { DEVICE };
+            (parent, CHANNEL + u32::from(input.below(4)), channel(input, driver))
         }
         _ => (CHANNEL + u32::from(input.below(4)), 0x1000 + u32::from(input.u8()), engine_object(input)),
     };
@@ -376,6 +438,11 @@ fn channel(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
     parameters.common.flags =
         if input.below(8) == 7 { input.u32() } else { ((chid % 8) << 8) | ((chid / 8) << 12) | (1 << 21) };
     parameters.common.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
+    if driver.abi.parameters_follow {
+        parameters.common.hContextShare = input.pick(&[0, SHARE]);
+        parameters.common.hVASpace = input.pick(&[SPACE, 0]);
+        parameters.common.internalFlags = input.below(4).into();
+    }
     parameters.common.engineType =
         if input.below(8) == 7 { input.u32() } else { input.pick(&[1, 9, 10, 11]) };
     parameters.common.userdMem.base = input.near(&[0x10_0000, super::VRAM, 0]);
@@ -410,6 +477,8 @@ fn control(input: &mut Input<'_>, driver: Driver) -> Vec<u8> {
         Type::Device => DEVICE,
         Type::AddressSpace => SPACE,
         Type::Channel => CHANNEL + u32::from(input.below(4)),
+        Type::ChannelGroup => GROUP,
+        _ if driver.abi.internal_client != INTERNAL[0] && input.flag() => SUBDEVICE,
         _ => input.pick(&[SUBDEVICE, 0xabcd_2080]),
     };
     let object = if input.below(8) == 7 { handle(input) } else { usual };

@@ -3,40 +3,18 @@
 //! Each row says of a number its name, what it is sent to, how large its parameters are, how it is answered,
 //! and where that is known from. docs/controls.md is written from them ([`crate::document`]).
 
+pub use super::object_type::Type;
 use super::status::Status;
 use super::values::{
-    ChannelParameters, Devices, InterruptVectors, MemorySystem, PageDirectory, Parameters, PromoteContext,
-    SuspendMemory, SuspendRegion,
+    AddressSpaceParameters, ChannelParameters, Devices, Graphics, Identity, InterruptVectors, MemoryInfo,
+    MemorySystem, Names, PageDirectory, Parameters, PromoteContext, SuspendMemory, SuspendRegion,
 };
 use gpuvmk_chip::catalogue::ChipClasses;
 use gpuvmk_chip::nv::classes::Role;
-use gpuvmk_chip::{Engine, PhysicalAddress};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// Where the numbers, the layouts and the meaning of a call are known from.
 pub type Source = &'static str;
-
-/// What an object is: what it can be below, and what controls can be sent to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Who asks: the root of a tree of objects.
-    Client,
-    /// The GPU for a client.
-    Device,
-    /// One GPU of a device.
-    Subdevice,
-    /// An address space.
-    AddressSpace,
-    /// A channel.
-    Channel,
-    /// The object by which a channel uses an engine.
-    EngineObject,
-    /// An event.
-    Event,
-    /// A list of pages.
-    Memory,
-    /// The display engine.
-    Display,
-}
 
 /// An RPC function.
 #[derive(Debug)]
@@ -74,6 +52,14 @@ pub enum FunctionCall {
     SystemInfo,
     /// Registry keys.
     Registry,
+    /// The driver's version, in words.
+    GuestSystemInfo,
+    /// One more name of an object, for another client.
+    Duplicate,
+    /// Where the page tables of an address space are.
+    SetPageDirectory,
+    /// They are there no more.
+    UnsetPageDirectory,
 }
 
 /// The number of a class.
@@ -129,8 +115,8 @@ pub enum ClassParameters {
     Device,
     /// A subdevice.
     Subdevice,
-    /// An address space. True: the driver keeps the page tables.
-    AddressSpace(Read<bool>),
+    /// An address space.
+    AddressSpace(Read<AddressSpaceParameters>),
     /// A channel.
     Channel(Read<ChannelParameters>),
     /// An object of a copy engine; none: no engine has the number that was given.
@@ -141,6 +127,12 @@ pub enum ClassParameters {
     Event(Read<u32>),
     /// The display engine, or what its heads have in common.
     Display,
+    /// A group of channels, with the handle of its address space or 0, and its engine.
+    ChannelGroup(Read<(u32, Option<Engine>)>),
+    /// A share of a group's contexts, with the handle of its address space or 0.
+    ContextShare(Read<u32>),
+    /// An object that carries nothing.
+    Plain(Type),
 }
 
 impl Class {
@@ -154,6 +146,9 @@ impl Class {
             ClassParameters::Copy(_) | ClassParameters::Graphics => Type::EngineObject,
             ClassParameters::Event(_) => Type::Event,
             ClassParameters::Display => Type::Display,
+            ClassParameters::ChannelGroup(_) => Type::ChannelGroup,
+            ClassParameters::ContextShare(_) => Type::ContextShare,
+            ClassParameters::Plain(own) => own,
         }
     }
 
@@ -168,12 +163,18 @@ impl Class {
         Ok(match self.parameters {
             ClassParameters::Device => Parameters::Device,
             ClassParameters::Subdevice => Parameters::Subdevice,
-            ClassParameters::AddressSpace(read) => Parameters::AddressSpace { external: read(raw)? },
+            ClassParameters::AddressSpace(read) => Parameters::AddressSpace(read(raw)?),
             ClassParameters::Channel(read) => Parameters::Channel(read(raw)?),
             ClassParameters::Copy(read) => Parameters::Copy(read(raw)?),
             ClassParameters::Graphics => Parameters::Graphics,
             ClassParameters::Event(read) => Parameters::Event { index: read(raw)? },
             ClassParameters::Display => Parameters::Display,
+            ClassParameters::ChannelGroup(read) => {
+                let (space, engine) = read(raw)?;
+                Parameters::ChannelGroup { space, engine }
+            }
+            ClassParameters::ContextShare(read) => Parameters::ContextShare { space: read(raw)? },
+            ClassParameters::Plain(own) => Parameters::Plain(own),
         })
     }
 }
@@ -206,6 +207,8 @@ pub enum Answer {
     Constant(&'static [u8]),
     /// All parameters are zero.
     Zeroes,
+    /// The driver's own parameters, which say what is to be done: nothing has to be.
+    Acknowledged,
 }
 
 impl Answer {
@@ -215,6 +218,7 @@ impl Answer {
             Self::Handler(_) => "handler",
             Self::Constant(_) => "constant",
             Self::Zeroes => "zeroes",
+            Self::Acknowledged => "acknowledged",
         }
     }
 }
@@ -224,6 +228,9 @@ pub type Read<T> = fn(&[u8]) -> Result<T, Status>;
 
 /// Writes an answer over parameters of the size that the table says.
 pub type Write<T> = fn(&T, &mut [u8]);
+
+/// Writes an answer that follows from the question too, over it. The error is the status for the driver.
+pub type Fill<T> = fn(&T, &mut [u8]) -> Result<(), Status>;
 
 /// A control's call to the model, and this version's layout of its parameters. Bytes that are not written go
 /// back unchanged.
@@ -277,6 +284,22 @@ pub enum ControlCall {
     RawCompression(Read<bool>),
     /// Properties of the memory system.
     MemorySystem(Write<MemorySystem>),
+    /// Lets the channels of a group run, or holds them back.
+    ScheduleGroup(Read<bool>),
+    /// How many channels a runlist can have.
+    RunlistChannels(Write<u32>),
+    /// What the GPU is on the bus.
+    Identity(Write<Identity>),
+    /// What it is called.
+    Names(Write<Names>),
+    /// What the graphics engine has.
+    Graphics(Write<Graphics>),
+    /// Properties of VRAM, by number.
+    MemoryInfo(Fill<MemoryInfo>),
+    /// Properties of an engine, by number.
+    Engines(Fill<EngineSet>),
+    /// An answer that follows from the question alone.
+    Computed(fn(&mut [u8]) -> Result<(), Status>),
 }
 
 /// Declares functions: number by its name, whether the driver waits for an answer, what it asks for.

@@ -3,8 +3,13 @@
 //! A version's module makes them of the bytes that a driver sent, and bytes of them for it. Handles, numbers
 //! of controls and classes, and addresses are the driver's own.
 
+mod gpu;
+
+use super::object_type::Type;
 use gpuvmk_chip::addr::Chid;
-use gpuvmk_chip::{Engine, PhysicalAddress};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+
+pub use gpu::{Graphics, Host, Identity, MemoryInfo, MemoryUnits, Multiprocessor, Names, PciIdentity};
 
 /// An object's full name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +69,16 @@ pub struct StaticInfo<'a> {
     pub non_wpr_heap: u64,
     /// Offset of the firmware runtime services region.
     pub frts: u64,
+    /// What tells this GPU from the machine's others.
+    pub identity: [u8; 16],
+    /// The engines.
+    pub engines: EngineSet,
+    /// Subsystem vendor and device id.
+    pub subsystem: [u16; 2],
+    /// A multiprocessor.
+    pub multiprocessor: Multiprocessor,
+    /// What VRAM is made of.
+    pub memory: MemoryUnits,
 }
 
 /// A channel that was stopped (the event RC_TRIGGERED).
@@ -89,10 +104,7 @@ pub enum Parameters {
     /// A subdevice.
     Subdevice,
     /// An address space.
-    AddressSpace {
-        /// The driver keeps the page tables.
-        external: bool,
-    },
+    AddressSpace(AddressSpaceParameters),
     /// A channel.
     Channel(ChannelParameters),
     /// An object of a copy engine; none where no engine has the number that was given.
@@ -106,10 +118,33 @@ pub enum Parameters {
         /// What it is about.
         index: u32,
     },
+    /// A group of channels.
+    ChannelGroup {
+        /// Handle of its address space; 0: it has none of its own.
+        space: u32,
+        /// The engine of its channels; none where no engine has the number that was given.
+        engine: Option<Engine>,
+    },
+    /// A share of a group's contexts.
+    ContextShare {
+        /// Handle of its address space; 0: it has none of its own.
+        space: u32,
+    },
+    /// An object that carries nothing.
+    Plain(Type),
+}
+
+/// The parameters of an address space's allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressSpaceParameters {
+    /// The driver keeps the page tables.
+    pub external: bool,
+    /// It is the one that the device has of itself.
+    pub of_device: bool,
 }
 
 /// The parameters of a channel's allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelParameters {
     /// Handle of its address space.
     pub space: u32,
@@ -123,6 +158,16 @@ pub struct ChannelParameters {
     pub entries: u32,
     /// VRAM address of its USERD; none where that is not in VRAM.
     pub userd: Option<u64>,
+    /// Handle of its share of a group's contexts, or 0.
+    pub share: u32,
+    /// It has its group's engine.
+    pub inherits_engine: bool,
+    /// Without an address space of its own it has that of its share, of its group or of its device.
+    pub inherits: bool,
+    /// It is for the driver's own work, and not a program's.
+    pub is_drivers_own: bool,
+    /// How far its ring was read and written is to be zero when it is made.
+    pub clears_userd: bool,
 }
 
 /// Where an address space's page tables are (SET_PAGE_DIRECTORY).
@@ -141,6 +186,8 @@ pub struct MemorySystem {
     pub stores_compression_bits: bool,
     /// It compresses behind the L2 cache.
     pub compresses_behind_l2: bool,
+    /// What it is made of.
+    pub units: MemoryUnits,
 }
 
 /// A channel whose graphics context is given buffers (PROMOTE_CTX).
@@ -191,6 +238,20 @@ pub enum InterruptSource {
     Display,
     /// The display engine, for what can wait.
     DisplayLow,
+    /// A doorbell of the driver's own, by which it tries interrupts out.
+    CpuDoorbell,
+    /// A fault that can be replayed.
+    ReplayableFault,
+    /// The buffer of such faults went wrong.
+    ReplayableFaultError,
+    /// A fault that cannot be replayed.
+    NonReplayableFault,
+    /// The buffer of such faults went wrong.
+    NonReplayableFaultError,
+    /// A fault that is in no buffer.
+    InfoFault,
+    /// Counts of accesses.
+    AccessCounter,
 }
 
 /// The vectors of a source.

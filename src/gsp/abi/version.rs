@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::common::classes::MEMORY_LISTS;
 use super::table::{Class, Control, Function, Source, Type};
-use super::values::{RcTriggered, StaticInfo};
+use super::values::{Host, RcTriggered, StaticInfo};
 use gpuvmk_chip::catalogue::ChipClasses;
 
 /// A version of the firmware ABI.
@@ -16,8 +16,10 @@ pub struct Abi {
     pub system_info: usize,
     /// Bytes of what a client is allocated with.
     pub client_parameters: usize,
-    /// Every function that is known.
-    pub functions: &'static [Function],
+    /// Handle of the client that firmware makes for itself.
+    pub internal_client: u32,
+    /// Tables of every function that is known.
+    pub functions: &'static [&'static [Function]],
     /// Where they are known from.
     pub functions_source: Source,
     /// Tables of every class that is known, but `NV01_ROOT`.
@@ -31,6 +33,8 @@ pub struct Abi {
     /// Controls that have another name in this version than in the list of [`super::names`], a line each:
     /// number and name, or the number alone where this version has no such control.
     pub renamed: &'static str,
+    /// What of the host a driver says.
+    pub host: fn(&[u8]) -> Host,
     /// Static info as a driver reads it.
     pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
     /// The event that tells of a stopped channel.
@@ -38,6 +42,13 @@ pub struct Abi {
     /// Channels run again when GSP goes on after a suspension. Otherwise a control lets them, when the driver
     /// has put VRAM back.
     pub resume_runs_channels: bool,
+    /// A driver can suspend GSP and come back.
+    pub suspends: bool,
+    /// The parameters of an allocation lie behind the length that its message says, in the same elements.
+    pub parameters_follow: bool,
+    /// A driver looks at a message's result to see whether an allocation was refused, and not at the status
+    /// in its body.
+    pub result_is_status: bool,
 }
 
 impl fmt::Debug for Abi {
@@ -49,7 +60,12 @@ impl fmt::Debug for Abi {
 impl Abi {
     /// A function.
     pub fn function(&self, number: u32) -> Option<&'static Function> {
-        self.functions.iter().find(|function| function.number == number)
+        self.functions().find(|function| function.number == number)
+    }
+
+    /// The functions, table by table.
+    pub fn functions(&self) -> impl Iterator<Item = &'static Function> + use<> {
+        self.functions.iter().copied().flatten()
     }
 
     /// The classes, table by table.

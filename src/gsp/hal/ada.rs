@@ -2,9 +2,12 @@
 
 use super::ampere::AMPERE;
 use super::{GspHal, chips};
+use crate::abi::values::Multiprocessor;
+
+const ADA: GspHal = GspHal { multiprocessor: Multiprocessor::of(0x809), ..AMPERE };
 
 chips! {
-    AMPERE:
+    ADA:
     AD102 = [6; 12];
     AD103 = [6, 6, 6, 6, 6, 6, 4];
     AD104 = [6; 5];

@@ -2,10 +2,12 @@
 
 use super::turing::TURING;
 use super::{GspHal, chips};
+use crate::abi::values::Multiprocessor;
 use gpuvmk_chip::gmmu::Gmmu;
 
 /// Page tables have pages of 512 MiB.
-pub(super) const AMPERE: GspHal = GspHal { mmu: Gmmu::V2Ampere, ..TURING };
+pub(super) const AMPERE: GspHal =
+    GspHal { mmu: Gmmu::V2Ampere, multiprocessor: Multiprocessor::of(0x806), ..TURING };
 
 chips! {
     AMPERE:

@@ -1,6 +1,7 @@
 //! Hopper.
 
 use super::{GraphicsUnits, GspHal, Vectors};
+use crate::abi::values::{MemoryUnits, Multiprocessor};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Chip, Engine};
@@ -18,9 +19,15 @@ pub(super) const HOPPER: GspHal = GspHal {
     non_wpr_heap: 2 << 20,
     display: None,
     cpu_sequencer: false,
-    vectors: Vectors { gsp_stall: 0x60, non_stall },
+    vectors: Vectors { gsp_stall: 0x60, non_stall, memory: 0x81 },
     graphics: GraphicsUnits { tpcs: &[9; 8] },
+    multiprocessor: Multiprocessor::of(0x900),
+    memory: HBM,
 };
+
+/// As an H100's for PCIe. Only NVIDIA's own driver asks, and only to show it.
+const HBM: MemoryUnits =
+    MemoryUnits { ram_type: 0x13, bus_width: 5120, l2_bytes: 50 << 20, partitions: 10, partition_slices: 8 };
 
 /// Drivers take vectors from the table of interrupts, so these are of our own choice.
 const fn non_stall(engine: Engine) -> u32 {

@@ -16,6 +16,7 @@ pub use gh100::GH100;
 pub use graphics::{GraphicsUnits, MOST_GPCS};
 pub use turing::*;
 
+use crate::abi::values::{MemoryUnits, Multiprocessor};
 use gpuvmk_chip::catalogue::ChipClasses;
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Chip, Engine};
@@ -45,6 +46,10 @@ pub struct GspHal {
     pub vectors: Vectors,
     /// What the graphics engine has.
     pub graphics: GraphicsUnits,
+    /// A multiprocessor.
+    pub multiprocessor: Multiprocessor,
+    /// What VRAM is told to be made of.
+    pub memory: MemoryUnits,
 }
 
 /// Interrupt vectors of the VFN tree: leaf = vector / 32.
@@ -54,6 +59,8 @@ pub struct Vectors {
     pub gsp_stall: u32,
     /// Work on an engine asked for a notification.
     pub non_stall: fn(Engine) -> u32,
+    /// The first of those about memory, which nothing raises but a driver that tries one out.
+    pub memory: u32,
 }
 
 /// A display engine.
@@ -112,8 +119,9 @@ mod tests {
         for chip in ALL {
             let display = chip.display.into_iter().flat_map(|display| [display.stall, display.low]);
             let engines = Engine::ALL.iter().map(|engine| (chip.vectors.non_stall)(*engine));
+            let memory = chip.vectors.memory..chip.vectors.memory + 7;
             let mut vectors: Vec<_> =
-                std::iter::once(chip.vectors.gsp_stall).chain(display).chain(engines).collect();
+                std::iter::once(chip.vectors.gsp_stall).chain(memory).chain(display).chain(engines).collect();
             let count = vectors.len();
             vectors.sort_unstable();
             vectors.dedup();

@@ -2,11 +2,17 @@
 
 use super::gh100::HOPPER;
 use super::{GspHal, chips};
+use crate::abi::values::Multiprocessor;
 use gpuvmk_chip::gmmu::Gmmu;
 
 /// A driver lays out the end of VRAM itself.
-pub(super) const TURING: GspHal =
-    GspHal { mmu: Gmmu::V2, non_wpr_heap: 1 << 20, cpu_sequencer: true, ..HOPPER };
+pub(super) const TURING: GspHal = GspHal {
+    mmu: Gmmu::V2,
+    non_wpr_heap: 1 << 20,
+    cpu_sequencer: true,
+    multiprocessor: Multiprocessor::of(0x705),
+    ..HOPPER
+};
 
 chips! {
     TURING:

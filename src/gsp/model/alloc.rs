@@ -1,10 +1,10 @@
 //! Allocations: GSP_RM_ALLOC, and memory lists (ALLOC_MEMORY).
 
-use crate::abi::common::calls::{AllocateRequest, MemoryListRequest};
+use crate::abi::common::calls::{AllocateRequest, DuplicateRequest, MemoryListRequest};
 use crate::abi::common::classes::{MEMORY_LISTS, NV01_ROOT};
 use crate::abi::status::Status;
 use crate::abi::table::Class;
-use crate::abi::values::{ChannelParameters, Parameters};
+use crate::abi::values::{AddressSpaceParameters, ChannelParameters, Parameters};
 use crate::model::channel;
 use crate::model::counters::Call;
 use crate::model::objects::{AddressSpace, Id, Kind, Type};
@@ -27,6 +27,10 @@ pub(super) struct Wanted {
 pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let request = AllocateRequest::read(body)?;
     let mut id = request.id;
+    if id.handle == 0 && request.class == NV01_ROOT {
+        // NVIDIA's own driver names a client once.
+        id.handle = id.client;
+    }
     if id.handle == 0
         && let Ok(made_up) = rm.objects.free_name(id.client)
     {
@@ -41,7 +45,37 @@ pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> R
         allocate(rm, back, wanted, |class| class.read(raw))
     });
     rm.ended(Call::Allocation(request.class), outcome);
-    AllocateRequest::answer(body, if outcome.is_ok() { id.handle } else { request.id.handle }, outcome)
+    AllocateRequest::answer(body, if outcome.is_ok() { id.handle } else { request.id.handle }, outcome)?;
+    if rm.abi.result_is_status { outcome } else { Ok(()) }
+}
+
+/// DUP_OBJECT: one more name of an object, for another client.
+pub(super) fn duplicate(rm: &mut Rm, body: &mut [u8]) -> Result<(), Status> {
+    let request = DuplicateRequest::read(body)?;
+    let mut id = request.id;
+    if id.handle == 0
+        && let Ok(made_up) = rm.objects.free_name(id.client)
+    {
+        id.handle = made_up;
+    }
+    let outcome = name_again(rm, id, request.parent, request.source);
+    DuplicateRequest::answer(body, if outcome.is_ok() { id.handle } else { request.id.handle }, outcome)?;
+    outcome
+}
+
+fn name_again(rm: &mut Rm, id: Id, parent: u32, source: Id) -> Result<(), Status> {
+    let object = rm.objects.get(source)?;
+    let (class, own) = (object.class, object.kind.of());
+    let of = match object.kind {
+        Kind::Duplicate { of, .. } => of,
+        _ => source,
+    };
+    if !own.is_shared() {
+        return Err(Status::NotSupported);
+    }
+    let (_, parents) = rm.abi.place_of(rm.config.hal.classes(), class).ok_or(Status::InvalidClass)?;
+    rm.objects.admit(id, parent, parents)?;
+    rm.objects.add(id, parent, class, Kind::Duplicate { of, own })
 }
 
 /// Makes an object that is no client, if the driver may have it. `parameters` is asked once it is clear that
@@ -77,8 +111,8 @@ fn make(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, parameters: Paramete
     match parameters {
         Parameters::Device => Ok(Kind::Device),
         Parameters::Subdevice => Ok(Kind::Subdevice),
-        Parameters::AddressSpace { external } => {
-            Ok(Kind::AddressSpace(AddressSpace { external, ..AddressSpace::default() }))
+        Parameters::AddressSpace(AddressSpaceParameters { external, of_device }) => {
+            Ok(Kind::AddressSpace(AddressSpace { external, of_device, ..AddressSpace::default() }))
         }
         Parameters::Channel(parameters) => gpfifo(rm, back, wanted, &parameters),
         Parameters::Copy(engine) => {
@@ -88,6 +122,12 @@ fn make(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, parameters: Paramete
         Parameters::Graphics => engine_object(rm, back, wanted, Engine::Graphics),
         Parameters::Event { index } => Ok(Kind::Event { index }),
         Parameters::Display => Ok(Kind::Display),
+        Parameters::ChannelGroup { space, engine } => {
+            group(rm, wanted, space).map(|()| Kind::ChannelGroup { space, engine })
+        }
+
+        Parameters::ContextShare { space } => share(rm, wanted, space).map(|()| Kind::ContextShare { space }),
+        Parameters::Plain(own) => Ok(Kind::Plain(own)),
     }
 }
 
@@ -97,18 +137,72 @@ fn gpfifo(
     wanted: Wanted,
     parameters: &ChannelParameters,
 ) -> Result<Kind, Status> {
-    let space = parameters.space;
-    let space_id = Id { client: wanted.id.client, handle: space };
-    let page_directory = rm.objects.space(space_id)?.page_directory;
-    if rm.objects.parent(space_id)? != wanted.parent {
-        return Err(Status::InvalidObjectHandle);
+    let (space, place) = space_of(rm, wanted, parameters)?;
+    let page_directory = rm.objects.space(place)?.page_directory;
+    let mut asked = *parameters;
+    if parameters.inherits_engine
+        && let Kind::ChannelGroup { engine, .. } =
+            rm.objects.get(Id { handle: wanted.parent, ..wanted.id })?.kind
+    {
+        asked.engine = engine;
     }
-    let checked = channel::check(&rm.config, parameters)?;
+    let checked = channel::check(&rm.config, &asked)?;
     if checked.runs() && page_directory.is_none() {
         return Err(Status::InvalidState);
     }
+    if parameters.clears_userd {
+        checked.clear_userd(back)?;
+    }
     let token = rm.channels.create(back, &rm.config, checked, page_directory)?;
     Ok(Kind::Channel { token, space })
+}
+
+/// The handle of a channel's address space, 0 for that of its device, and the place of it.
+fn space_of(rm: &Rm, wanted: Wanted, parameters: &ChannelParameters) -> Result<(u32, Id), Status> {
+    let named = |handle| Id { client: wanted.id.client, handle };
+    let device = named(rm.objects.device_of(named(wanted.parent))?);
+    let handle = if parameters.inherits {
+        let share = match parameters.share {
+            0 => 0,
+            share => rm.objects.space_of_share(named(share), wanted.parent)?,
+        };
+        let group = match rm.objects.get(named(wanted.parent))?.kind {
+            Kind::ChannelGroup { space, .. } => space,
+            _ => 0,
+        };
+        [parameters.space, share, group].into_iter().find(|handle| *handle != 0)
+    } else {
+        Some(parameters.space)
+    };
+    let Some(handle) = handle else { return Ok((0, device)) };
+    let place = rm.objects.place_of_space(named(handle))?;
+    if place == device {
+        return Ok((0, device));
+    }
+    let is_own = place == named(handle) && rm.objects.parent(place)? == device.handle;
+    // Another client's can change while the back has the channel.
+    if is_own || parameters.is_drivers_own { Ok((handle, place)) } else { Err(Status::InvalidObjectHandle) }
+}
+
+/// Checks the address space of a group of channels: none, or one of the same device.
+fn group(rm: &Rm, wanted: Wanted, space: u32) -> Result<(), Status> {
+    let named = Id { client: wanted.id.client, handle: space };
+    match space {
+        0 => Ok(()),
+        _ if rm.objects.parent(named) == Ok(wanted.parent) => rm.objects.place_of_space(named).map(drop),
+        _ => Err(Status::InvalidObjectHandle),
+    }
+}
+
+/// Checks the address space of a share of a group's contexts.
+fn share(rm: &Rm, wanted: Wanted, space: u32) -> Result<(), Status> {
+    let named = |handle| Id { client: wanted.id.client, handle };
+    // What another client's group is named by has no contexts to share out.
+    match rm.objects.get(named(wanted.parent))?.kind {
+        Kind::ChannelGroup { .. } if space == 0 => Ok(()),
+        Kind::ChannelGroup { .. } => rm.objects.place_of_space(named(space)).map(drop),
+        _ => Err(Status::InvalidObjectParent),
+    }
 }
 
 fn engine_object(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, engine: Engine) -> Result<Kind, Status> {

@@ -96,7 +96,7 @@ pub(super) const fn status(refusal: ChannelRefusal) -> Status {
 
 /// Checks the parameters of a channel.
 pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wanted, Status> {
-    let ChannelParameters { space: _, engine, chid, ring, entries, userd } = *asked;
+    let ChannelParameters { engine, chid, ring, entries, userd, is_drivers_own, .. } = *asked;
     let engine =
         engine.filter(|engine| config.engines.contains((*engine).into())).ok_or(Status::InvalidArgument)?;
     let runlist = engines::runlist(engine);
@@ -120,7 +120,8 @@ pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wan
     // CAST: at most 19.
     #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
     let log2 = entries.ilog2() as u8;
-    let ring = (ring != 0).then_some((GpuVa(ring), log2));
+    // The driver's own work asks for what no tenant may do. Nothing carries it out yet, and no ring is read.
+    let ring = (ring != 0 && !is_drivers_own).then_some((GpuVa(ring), log2));
     Ok(Wanted { runlist, chid, engine, engines: engines::of_runlist(config.engines, runlist), userd, ring })
 }
 
@@ -134,6 +135,14 @@ impl Wanted {
         userd: 0,
         ring: None,
     };
+
+    /// Forgets how far the ring of an earlier channel with this USERD was read and written.
+    pub(super) fn clear_userd(&self, back: &dyn GspBackend) -> Result<(), Status> {
+        const _: () = assert!(USERD_GP_PUT == USERD_GP_GET + 4);
+        let address = self.userd.saturating_add(USERD_GP_GET);
+        let place = PhysicalAddress { aperture: Aperture::Vram, address };
+        back.write_memory(place, &[0; 8]).map_err(|_| Status::InvalidAddress)
+    }
 
     /// True when it can run, and so needs a page directory.
     pub(super) const fn runs(&self) -> bool {
@@ -221,6 +230,11 @@ impl Channels {
                 other => status(other),
             }),
         }
+    }
+
+    /// True when the back has the channel.
+    pub(super) fn is_at_back(&self, token: Token) -> bool {
+        self.table.get(&token).is_some_and(|channel| channel.slot.is_some())
     }
 
     /// True when the channel can use the engine.

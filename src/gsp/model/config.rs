@@ -1,6 +1,7 @@
 //! What the virtual GSP must know of its function.
 
 use super::objects::ObjectLimits;
+use crate::abi::values::PciIdentity;
 use crate::hal::GspHal;
 use gpuvmk_chip::EngineSet;
 
@@ -17,6 +18,8 @@ pub struct GspConfig {
     pub channels: u16,
     /// How many objects the driver may have.
     pub objects: ObjectLimits,
+    /// What it is on the bus.
+    pub pci: PciIdentity,
 }
 
 impl GspConfig {

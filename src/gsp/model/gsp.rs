@@ -262,7 +262,7 @@ impl Gsp {
         };
         while self.state == State::Running && left > 0 {
             let Some(queues) = self.queues.as_mut() else { break };
-            match queues.receive(back, &mut left) {
+            match queues.receive(back, &mut left, self.rm.abi.parameters_follow) {
                 Ok(record) => self.take(back, record),
                 Err(refused) => {
                     self.refuse(refused);

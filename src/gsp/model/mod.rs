@@ -42,6 +42,6 @@ pub use token::DoorbellTarget;
 pub mod saved_state {
     pub use super::channel::{ChannelState, ChannelsState, Phase, PositionState, RingState};
     pub use super::message::WaitingState;
-    pub use super::objects::{KindState, ObjectState};
+    pub use super::objects::{DeviceSpaceState, KindState, ObjectState};
     pub use super::queue::{QueueRingState, QueuesState};
 }

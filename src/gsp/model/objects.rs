@@ -3,17 +3,18 @@
 //! An object goes with its parent, and a channel also with its address space. How many there can be is
 //! limited, and the tree's depth by what can be whose parent.
 
+mod spaces;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use crate::abi::object_type::Type;
 use crate::abi::status::Status;
-pub(super) use crate::abi::table::Type;
 pub(super) use crate::abi::values::Id;
 use crate::model::token::Token;
 use gpuvmk_backend::ObjectUsage;
 use gpuvmk_chip::{Engine, PhysicalAddress};
-pub use state::{KindState, ObjectState};
+pub use state::{DeviceSpaceState, KindState, ObjectState};
 
 /// How many objects there may be, those of the firmware's own included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ const NAMES_BEGIN: u32 = 0xcaf0_0000;
 pub(super) struct AddressSpace {
     /// The driver keeps the page tables, and says where by SET_PAGE_DIRECTORY.
     pub(super) external: bool,
+    /// It only names the one that the device has of itself.
+    pub(super) of_device: bool,
     /// Where they are, once it did.
     pub(super) page_directory: Option<PhysicalAddress>,
     /// Channels that use it.
@@ -79,6 +82,23 @@ pub(super) enum Kind {
         pages: u32,
     },
     Display,
+    /// With the handle of its address space, or 0, and the engine of its channels.
+    ChannelGroup {
+        space: u32,
+        engine: Option<Engine>,
+    },
+    /// With the handle of its address space, or 0.
+    ContextShare {
+        space: u32,
+    },
+    /// An object that carries nothing.
+    Plain(Type),
+    /// One more name of another client's object, of that type. It does not keep the object: who names it is
+    /// gone first, or has a name of nothing.
+    Duplicate {
+        of: Id,
+        own: Type,
+    },
 }
 
 impl Kind {
@@ -94,6 +114,9 @@ impl Kind {
             Self::Event { .. } => Type::Event,
             Self::Memory { .. } => Type::Memory,
             Self::Display => Type::Display,
+            Self::ChannelGroup { .. } => Type::ChannelGroup,
+            Self::ContextShare { .. } => Type::ContextShare,
+            Self::Plain(own) | Self::Duplicate { own, .. } => *own,
         }
     }
 }
@@ -122,12 +145,14 @@ pub(super) struct Objects {
     total: usize,
     /// Objects that were refused for lack of room, since the last report.
     refused: u32,
+    /// Address spaces that devices have of themselves, where they have page tables.
+    of_devices: BTreeMap<Id, AddressSpace>,
 }
 
 impl Objects {
     /// None yet.
     pub(super) const fn new(limits: ObjectLimits) -> Self {
-        Self { limits, clients: BTreeMap::new(), total: 0, refused: 0 }
+        Self { limits, clients: BTreeMap::new(), total: 0, refused: 0, of_devices: BTreeMap::new() }
     }
 
     /// How far they are from their limit.
@@ -161,15 +186,6 @@ impl Objects {
         })
     }
 
-    /// Page directories of address spaces that channels use, each once.
-    pub(super) fn directories(&self) -> BTreeSet<PhysicalAddress> {
-        let of = |(_, object): (Id, &Object)| match &object.kind {
-            Kind::AddressSpace(space) if !space.channels.is_empty() => space.page_directory,
-            _ => None,
-        };
-        self.iter().filter_map(of).collect()
-    }
-
     /// An object.
     pub(super) fn get(&self, id: Id) -> Result<&Object, Status> {
         let client = self.clients.get(&id.client).ok_or(Status::InvalidClient)?;
@@ -179,22 +195,6 @@ impl Objects {
     fn get_mut(&mut self, id: Id) -> Result<&mut Object, Status> {
         let client = self.clients.get_mut(&id.client).ok_or(Status::InvalidClient)?;
         client.get_mut(&id.handle).ok_or(Status::ObjectNotFound)
-    }
-
-    /// An address space.
-    pub(super) fn space(&self, id: Id) -> Result<&AddressSpace, Status> {
-        match self.get(id).map_err(|_| Status::InvalidObjectHandle)? {
-            Object { kind: Kind::AddressSpace(space), .. } => Ok(space),
-            _ => Err(Status::InvalidObjectHandle),
-        }
-    }
-
-    /// An address space, to change.
-    pub(super) fn space_mut(&mut self, id: Id) -> Result<&mut AddressSpace, Status> {
-        match self.get_mut(id).map_err(|_| Status::InvalidObjectHandle)? {
-            Object { kind: Kind::AddressSpace(space), .. } => Ok(space),
-            _ => Err(Status::InvalidObjectHandle),
-        }
     }
 
     /// The token of a channel.
@@ -288,6 +288,9 @@ impl Objects {
             {
                 space.channels.remove(&handle);
             }
+            if object.kind == Kind::Device {
+                self.of_devices.remove(&Id { handle, ..id });
+            }
             kinds.push(object.kind);
         }
         if client.is_empty() {
@@ -300,6 +303,7 @@ impl Objects {
     /// Takes everything away.
     pub(super) fn clear(&mut self) {
         self.clients.clear();
+        self.of_devices.clear();
         self.total = 0;
     }
 }

@@ -8,11 +8,12 @@ mod state;
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::abi::common::calls;
 use crate::abi::common::queue::{
     GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, MSGQ_FLAGS_SWAP_RX,
     NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
 };
-use crate::abi::common::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+use crate::abi::common::rpc::{NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC};
 use crate::abi::values::QueueArguments;
 use crate::model::error::{BootError, Refused};
 use crate::model::shared::SharedMemory;
@@ -210,9 +211,22 @@ impl Queues {
 
     /// Takes one record off the command queue, of which `available` elements may be read. A record that is
     /// refused is taken off as well if its extent is known; else all elements are.
-    pub(super) fn receive(&mut self, back: &dyn GspBackend, available: &mut u32) -> Result<Record, Refused> {
+    /// `parameters_follow`: those of an allocation lie behind the length that its record says.
+    pub(super) fn receive(
+        &mut self,
+        back: &dyn GspBackend,
+        available: &mut u32,
+        parameters_follow: bool,
+    ) -> Result<Record, Refused> {
+        let first = self.read;
         let (outcome, elements) = match self.copy(back, *available) {
-            Ok((raw, elements)) => (self.parse(&raw), elements),
+            Ok((raw, elements)) => {
+                let outcome = match self.parse(&raw) {
+                    Ok(record) if parameters_follow => self.with_parameters(back, first, elements, record),
+                    outcome => outcome,
+                };
+                (outcome, elements)
+            }
             Err(refused) => (Err(refused), *available),
         };
         self.read = self.commands.after(self.read, elements);
@@ -244,6 +258,31 @@ impl Queues {
         head.copy_from_slice(&headers);
         self.read_ring(back, &self.commands, self.read, HEADERS, tail)?;
         Ok((raw, elements))
+    }
+
+    /// Adds the parameters of an allocation that lie behind its record, as far as its elements go. No
+    /// checksum is over them.
+    fn with_parameters(
+        &self,
+        back: &dyn GspBackend,
+        first: u32,
+        elements: u32,
+        mut record: Record,
+    ) -> Result<Record, Refused> {
+        let have = record.body.len();
+        let wanted = if record.function == NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC {
+            calls::length(record.function, &record.body)
+        } else {
+            have
+        };
+        let room =
+            usize::try_from(elements).unwrap_or(0).saturating_mul(GSP_PAGE_SIZE).saturating_sub(HEADERS);
+        if wanted > have && wanted <= room {
+            let mut more = vec![0; wanted.saturating_sub(have)];
+            self.read_ring(back, &self.commands, first, HEADERS.saturating_add(have), &mut more)?;
+            record.body.extend(more);
+        }
+        Ok(record)
     }
 
     /// Checks a record that was copied.

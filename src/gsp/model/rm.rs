@@ -3,6 +3,7 @@
 use crate::abi::Abi;
 use crate::abi::common::classes::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use crate::abi::status::Status;
+use crate::abi::values::Host;
 use crate::model::channel::Channels;
 use crate::model::config::GspConfig;
 use crate::model::counters::{Call, Counters, Note, Notes};
@@ -19,8 +20,7 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 /// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off without a fault in its work.
 const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
 
-/// Handles of the objects that firmware makes for the driver.
-pub(super) const INTERNAL_CLIENT: u32 = 0xc1e0_0004;
+/// Handles of the objects that firmware makes for the driver, below the version's own client.
 pub(super) const INTERNAL_DEVICE: u32 = 0xabcd_0080;
 pub(super) const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
@@ -34,6 +34,8 @@ pub(super) struct Rm {
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) notes: Notes,
+    /// What the driver said of the host.
+    pub(super) host: Host,
     /// The entry of BAR2's root directory that the driver gave.
     pub(super) bar2_entry: u64,
     /// Bus address of what names the memory for a suspension, once the driver said so.
@@ -57,6 +59,7 @@ impl Rm {
             counters: Counters::default(),
             refusals: Refusals::default(),
             notes: Notes::default(),
+            host: Host::default(),
             bar2_entry: 0,
             saved_at: None,
             non_wpr_heap: 0,
@@ -93,15 +96,29 @@ impl Rm {
 
     /// Makes the client, device and subdevice that a driver finds without asking for them.
     pub(super) fn make_internal(&mut self) -> Result<(), Status> {
-        let id = |handle| Id { client: INTERNAL_CLIENT, handle };
-        self.objects.add_client(INTERNAL_CLIENT)?;
-        self.objects.add(id(INTERNAL_DEVICE), INTERNAL_CLIENT, NV01_DEVICE_0, Kind::Device)?;
+        let client = self.abi.internal_client;
+        let id = |handle| Id { client, handle };
+        self.objects.add_client(client)?;
+        self.objects.add(id(INTERNAL_DEVICE), client, NV01_DEVICE_0, Kind::Device)?;
         self.objects.add(id(INTERNAL_SUBDEVICE), INTERNAL_DEVICE, NV20_SUBDEVICE_0, Kind::Subdevice)
+    }
+
+    /// Speaks another version from now on. There are no objects but firmware's own.
+    pub(super) fn speak(&mut self, abi: &'static Abi) -> Result<(), Status> {
+        self.objects.clear();
+        self.abi = abi;
+        self.make_internal()
+    }
+
+    /// True for an object that firmware makes for the driver.
+    pub(super) fn is_internal(&self, id: Id) -> bool {
+        let client = self.abi.internal_client;
+        id.client == client && [client, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
     }
 
     /// True when there are objects that the driver allocated.
     pub(super) fn has_objects_of_driver(&self) -> bool {
-        self.objects.iter().any(|(id, _)| !is_internal(id))
+        self.objects.iter().any(|(id, _)| !self.is_internal(id))
     }
 
     /// Checks where a page directory is said to be.
@@ -119,10 +136,21 @@ impl Rm {
 
     /// Notes where an address space's page tables are.
     pub(super) fn keep_directory(&mut self, id: Id, directory: PhysicalAddress) -> Result<(), Status> {
+        let place = self.objects.place_of_space(id)?;
+        self.keep_directory_at(place, directory)
+    }
+
+    /// Notes where the page tables are of the address space at a place.
+    pub(super) fn keep_directory_at(&mut self, place: Id, directory: PhysicalAddress) -> Result<(), Status> {
         self.check_directory(directory)?;
-        let space = self.objects.space_mut(id)?;
         // Channels at the back have the directory that was there when they were made.
-        if !space.channels.is_empty() && space.page_directory != Some(directory) {
+        let at_back = |handle: &u32| {
+            let token = self.objects.channel(Id { client: place.client, handle: *handle });
+            token.is_ok_and(|token| self.channels.is_at_back(token))
+        };
+        let in_use = self.objects.space(place)?.channels.iter().any(at_back);
+        let space = self.objects.space_mut(place)?;
+        if in_use && space.page_directory != Some(directory) {
             return Err(Status::StateInUse);
         }
         space.page_directory = Some(directory);
@@ -131,7 +159,7 @@ impl Rm {
 
     /// Frees an object and what goes with it.
     pub(super) fn free(&mut self, back: &dyn GspBackend, id: Id) -> Result<(), Status> {
-        if is_internal(id) {
+        if self.is_internal(id) {
             return Err(Status::InsufficientPermissions);
         }
         if id.handle == 0 && self.objects.has_client(id.client) {
@@ -166,10 +194,4 @@ impl Rm {
             self.note(Note::Refused { what, name: what.name(self.abi), status });
         }
     }
-}
-
-/// True for an object that firmware makes for the driver.
-pub(super) fn is_internal(id: Id) -> bool {
-    id.client == INTERNAL_CLIENT
-        && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
 }

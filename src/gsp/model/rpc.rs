@@ -1,6 +1,8 @@
 //! RPC functions. The body of a request is the body of its answer: a function changes it in place.
 
-use crate::abi::common::calls::{BarEntry, answer_free, free, has_registry, is_suspend};
+use crate::abi::common::calls::{
+    BarEntry, answer_free, free, has_registry, is_suspend, no_page_directory, page_directory,
+};
 use crate::abi::status::{Status, code};
 use crate::abi::table::FunctionCall;
 use crate::abi::{self, VERSIONS};
@@ -37,7 +39,7 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
         }
         FunctionCall::Unload => unload(rm, back, is_suspend(body)?),
         FunctionCall::StaticInfo => {
-            let info = static_info::with_info(&rm.config, rm.non_wpr_heap, rm.abi.static_info);
+            let info = static_info::of(rm);
             body.get_mut(..info.len()).ok_or(Status::InvalidParamStruct)?.copy_from_slice(&info);
             Ok(())
         }
@@ -45,6 +47,16 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
         FunctionCall::SystemInfo => set_system_info(rm, body),
         FunctionCall::Registry if has_registry(body)? => Ok(()),
         FunctionCall::Registry => Err(Status::InvalidParamStruct),
+        FunctionCall::GuestSystemInfo => Ok(()),
+        FunctionCall::Duplicate => alloc::duplicate(rm, body),
+        FunctionCall::SetPageDirectory => {
+            let (device, wanted) = page_directory(body)?;
+            control::set_page_directory(rm, device, wanted)
+        }
+        FunctionCall::UnsetPageDirectory => {
+            let (device, space) = no_page_directory(body)?;
+            control::unset_page_directory(rm, device, space)
+        }
     }
 }
 
@@ -53,12 +65,15 @@ fn carry_out(rm: &mut Rm, back: &dyn GspBackend, call: FunctionCall, body: &mut 
 fn set_system_info(rm: &mut Rm, body: &[u8]) -> Result<(), Status> {
     let longer = VERSIONS.iter().all(|abi| abi.system_info < body.len()).then(abi::usual);
     match abi::of_system_info(body.len()).or(longer) {
-        Some(abi) if std::ptr::eq(abi, rm.abi) => Ok(()),
+        Some(abi) if std::ptr::eq(abi, rm.abi) => {
+            rm.host = (abi.host)(body);
+            Ok(())
+        }
         // Present objects were allocated with another version's layouts.
         Some(_) if rm.has_objects_of_driver() => Err(Status::InvalidState),
         Some(abi) => {
-            rm.abi = abi;
-            Ok(())
+            rm.host = (abi.host)(body);
+            rm.speak(abi)
         }
         None => Err(Status::InvalidParamStruct),
     }
@@ -81,6 +96,9 @@ fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, update: BarEntry) -> Resul
 }
 
 fn unload(rm: &mut Rm, back: &dyn GspBackend, suspend: bool) -> Result<(), Status> {
+    if suspend && !rm.abi.suspends {
+        return Err(Status::NotSupported);
+    }
     if suspend {
         // nouveau has done so already. A back that cannot hold channels back is gone, and runs nothing.
         let _ = rm.channels.hold(back, true);

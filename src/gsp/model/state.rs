@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::abi::values::Host;
 use crate::abi::{self, VERSIONS};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use super::counters::Counters;
 use super::counters::Notes;
 use super::gsp::{Gsp, State};
 use super::message::{Assembly, WaitingState};
-use super::objects::{Id, Kind, Object, ObjectState, Objects};
+use super::objects::{DeviceSpaceState, Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::refusals::Refusals;
 use super::rm::Rm;
@@ -39,6 +40,12 @@ pub struct GspState {
     pub channels: ChannelsState,
     /// Counters since the function was reset.
     pub counters: Counters,
+    /// Address spaces that devices have of themselves. Since NVIDIA's own driver is spoken to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_spaces: Vec<DeviceSpaceState>,
+    /// What the driver said of the host. Since then, too.
+    #[serde(default, skip_serializing_if = "is_unsaid")]
+    pub host: Host,
     /// The entry of BAR2's root directory that the driver gave.
     pub bar2_entry: u64,
     /// Bus address of what names the memory for a suspension.
@@ -48,6 +55,11 @@ pub struct GspState {
     pub non_wpr_heap: u64,
     /// The checksum of what was written there, while GSP is still as it was then.
     pub kept: Option<u64>,
+}
+
+/// Nothing was said.
+fn is_unsaid(host: &Host) -> bool {
+    *host == Host::default()
 }
 
 /// What GSP does.
@@ -77,6 +89,7 @@ impl Gsp {
             refusals: _,
             // For a log, which may have one twice.
             notes: _,
+            host,
             bar2_entry,
             saved_at,
             non_wpr_heap,
@@ -96,6 +109,8 @@ impl Gsp {
             objects: objects.state(),
             channels: channels.state(),
             counters: *counters,
+            device_spaces: objects.device_spaces(),
+            host: *host,
             bar2_entry: *bar2_entry,
             saved_at: *saved_at,
             non_wpr_heap: *non_wpr_heap,
@@ -123,7 +138,8 @@ impl Gsp {
         check.that(state.kept.is_none() || state.phase == GspPhase::Suspended, || {
             format!("it is {:?}, and in the memory for a suspension", state.phase)
         })?;
-        let objects = Objects::from_state(&state.objects, &config, abi).map_err(inside)?;
+        let mut objects = Objects::from_state(&state.objects, &config, abi).map_err(inside)?;
+        objects.restore_device_spaces(&state.device_spaces, config.vram).map_err(inside)?;
         let channels = Channels::from_state(&state.channels, &config).map_err(inside)?;
         agree(check, &config, &objects, &channels)?;
         let queues = state.queues.as_ref().map(Queues::from_state).transpose().map_err(inside)?;
@@ -143,6 +159,7 @@ impl Gsp {
                 counters: state.counters,
                 refusals: Refusals::default(),
                 notes: Notes::default(),
+                host: state.host,
                 bar2_entry: state.bar2_entry,
                 saved_at: state.saved_at,
                 non_wpr_heap: state.non_wpr_heap,
@@ -162,8 +179,7 @@ fn agree(check: Check, config: &GspConfig, objects: &Objects, channels: &Channel
         let problem = |why: &str| format!("{:#x}:{:#x} {why}", id.client, id.handle);
         match &object.kind {
             Kind::Channel { token, space } => {
-                let tables = objects.space(Id { handle: *space, ..id });
-                let has_tables = tables.is_ok_and(|space| space.page_directory.is_some());
+                let has_tables = objects.directory_of_channel(id, *space).is_some();
                 let is_new = named.insert(*token);
                 check.that(is_new && (has_tables || !channels.has_ring(*token)), || {
                     problem("is a channel that another object is, or without page tables")

@@ -10,9 +10,9 @@
 //!   the offset in 32 bits, makes that 0. It is neither compressible nor for display, so nothing is allocated
 //!   from it.
 
-use crate::abi::values::{MemoryRegion, StaticInfo};
+use crate::abi::values::{Host, MemoryRegion, StaticInfo};
 use crate::model::config::GspConfig;
-use crate::model::rm::{INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use crate::model::rm::{INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Rm};
 use crate::model::saved;
 
 const MIB: u64 = 1 << 20;
@@ -35,33 +35,65 @@ fn regions(vram: u64, driver_heap: u64) -> [MemoryRegion; 2] {
     ]
 }
 
-/// Calls `with` with all of it. `driver_heap` is where the driver has put the heap outside of the protected
-/// region, 0 where GSP does that.
-pub(super) fn with_info<T>(
-    config: &GspConfig,
+/// Bytes of VRAM that a driver may use.
+pub(super) fn usable(vram: u64) -> u64 {
+    vram.saturating_sub(RESERVED_TOP).saturating_sub(USABLE_START)
+}
+
+/// What tells the GPU from others of its machine: what it is, and where it was found.
+fn identity(config: &GspConfig, host: Host) -> [u8; 16] {
+    let [device, vendor] = [config.pci.device, config.pci.vendor].map(u16::to_be_bytes);
+    let mut all = [0; 16];
+    let parts = vendor.into_iter().chain(device).chain(*b"gpuv").chain(host.place.to_be_bytes());
+    all.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+    all
+}
+
+/// What is asked for, for the driver of a resource manager.
+pub(super) fn of(rm: &Rm) -> Vec<u8> {
+    let about = About { client: rm.abi.internal_client, driver_heap: rm.non_wpr_heap, host: rm.host };
+    with_info(&rm.config, about, rm.abi.static_info)
+}
+
+/// What beside the configuration goes into static info.
+#[derive(Clone, Copy, Default)]
+struct About {
+    /// Handle of firmware's own client.
+    client: u32,
+    /// Where the driver has put the heap outside of the protected region, 0 where GSP does that.
     driver_heap: u64,
-    with: impl FnOnce(&StaticInfo<'_>) -> T,
-) -> T {
+    /// What the driver said of the host.
+    host: Host,
+}
+
+/// Calls `with` with all of it.
+fn with_info<T>(config: &GspConfig, about: About, with: impl FnOnce(&StaticInfo<'_>) -> T) -> T {
     let heap = config.vram.saturating_sub(RESERVED_TOP);
     let saved = config.hal.non_wpr_heap.saturating_sub(FRTS_SIZE).saturating_add(saved::room(config));
     with(&StaticInfo {
         name: config.hal.name,
         short_name: config.hal.short_name,
         vram: config.vram,
-        regions: &regions(config.vram, driver_heap),
+        regions: &regions(config.vram, about.driver_heap),
         gpc_mask: config.hal.graphics.gpc_mask(),
         tpc_masks: config.hal.graphics.tpc_masks(),
         bar1_root: config.bar1_root(),
         bar2_root: config.bar2_root(),
-        internal: [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],
+        internal: [about.client, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],
         non_wpr_heap: heap,
         frts: heap.saturating_add(saved),
+        identity: identity(config, about.host),
+        engines: config.engines,
+        subsystem: [config.pci.subsystem_vendor, config.pci.subsystem],
+        multiprocessor: config.hal.multiprocessor,
+        memory: config.hal.memory,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::values::PciIdentity;
     use crate::hal::GH100;
     use crate::model::ObjectLimits;
     use gpuvmk_chip::EngineSet;
@@ -82,9 +114,10 @@ mod tests {
                 engines: EngineSet::GRAPHICS,
                 channels: 1,
                 objects: ObjectLimits::default(),
+                pci: PciIdentity::default(),
             };
 
-            let sizes = with_info(&config, 0, suspend_sizes);
+            let sizes = with_info(&config, About::default(), suspend_sizes);
 
             assert_eq!(sizes, (0x10_1000, 0), "{mib} MiB: 64 bytes for each of 16384 objects");
         }
@@ -100,9 +133,11 @@ mod tests {
                 engines: EngineSet::GRAPHICS,
                 channels: 1,
                 objects: ObjectLimits::default(),
+                pci: PciIdentity::default(),
             };
 
-            let last = with_info(&config, heap, |info| info.regions[1]);
+            let last =
+                with_info(&config, About { driver_heap: heap, ..About::default() }, |info| info.regions[1]);
 
             assert!(last.base == vram && last.limit > vram && !last.usable);
             assert_eq!((last.limit + 1) % (4 * GIB), heap % (4 * GIB));
@@ -117,9 +152,10 @@ mod tests {
             engines: EngineSet::GRAPHICS,
             channels: 1,
             objects: ObjectLimits::default(),
+            pci: PciIdentity::default(),
         };
 
-        with_info(&config, 0, |info| {
+        with_info(&config, About::default(), |info| {
             assert!(info.regions[0].usable && !info.regions[1].usable);
             assert_eq!((info.regions[0].base, info.regions[0].limit), (MIB, 60 * MIB - 1));
             assert!(info.bar1_root > info.regions[0].limit && info.bar2_root > info.bar1_root);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::hal::{Hal, Pci};
 use gpuvmk_gsp::ObjectLimits;
+use gpuvmk_gsp::abi::values::PciIdentity;
 use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
@@ -50,6 +51,21 @@ impl GspFaceConfig {
             subsystem,
             clock: Arc::new(MonotonicClock::default()),
             objects: ObjectLimits::default(),
+        }
+    }
+}
+
+impl GspFaceConfig {
+    /// What firmware tells of it, as the configuration space does.
+    pub(super) const fn identity(&self) -> PciIdentity {
+        let Pci { bar0_size, bar1_size, bar3_size, .. } = self.hal.pci;
+        PciIdentity {
+            vendor: VENDOR,
+            device: self.device_id,
+            subsystem_vendor: self.subsystem_vendor,
+            subsystem: self.subsystem,
+            revision: self.revision,
+            bars: [bar0_size, bar1_size, bar3_size],
         }
     }
 }

@@ -97,6 +97,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
             engines: backend.engines(),
             channels: backend.channels(),
             objects: config.objects,
+            pci: config.identity(),
         }
     }
 }

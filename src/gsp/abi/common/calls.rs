@@ -3,9 +3,11 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::control::NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS;
+use super::controls::memory::set_page_directory;
 use super::rpc::*;
 use crate::abi::status::{Status, code};
-use crate::abi::values::Id;
+use crate::abi::values::{Id, PageDirectory};
 
 /// GSP_RM_CONTROL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +156,63 @@ impl BarEntry {
         };
         Ok(Self { bar, entry: update.entryValue, shift: update.entryLevelShift })
     }
+}
+
+/// DUP_OBJECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicateRequest {
+    /// The new name; its handle may be 0.
+    pub id: Id,
+    /// Handle of its parent.
+    pub parent: u32,
+    /// The object that is named.
+    pub source: Id,
+}
+
+impl DuplicateRequest {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// The body is too short.
+    pub fn read(body: &[u8]) -> Result<Self, Status> {
+        let asked: NVOS55_PARAMETERS_v03_00 = read(body)?;
+        Ok(Self {
+            id: Id { client: asked.hClient, handle: asked.hObject },
+            parent: asked.hParent,
+            source: Id { client: asked.hClientSrc, handle: asked.hObjectSrc },
+        })
+    }
+
+    /// Writes how it ended, and by which handle the object goes.
+    ///
+    /// # Errors
+    /// The body is too short.
+    pub fn answer(body: &mut [u8], handle: u32, outcome: Result<(), Status>) -> Result<(), Status> {
+        let asked: NVOS55_PARAMETERS_v03_00 = read(body)?;
+        put(&NVOS55_PARAMETERS_v03_00 { status: code(outcome), hObject: handle, ..asked }, body)
+    }
+}
+
+/// SET_PAGE_DIRECTORY: whose, and where.
+///
+/// # Errors
+/// The body is too short, or the directory in no memory.
+pub fn page_directory(body: &[u8]) -> Result<(Id, PageDirectory), Status> {
+    let (head, rest) =
+        rpc_set_page_directory_v1E_05::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let wanted = set_page_directory(&read(rest)?)?;
+    Ok((Id { client: head.hClient, handle: head.hDevice }, wanted))
+}
+
+/// UNSET_PAGE_DIRECTORY: the device, and the handle of the address space.
+///
+/// # Errors
+/// The body is too short.
+pub fn no_page_directory(body: &[u8]) -> Result<(Id, u32), Status> {
+    let (head, rest) =
+        rpc_unset_page_directory_v1E_05::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let space = read::<NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS>(rest)?.hVASpace;
+    Ok((Id { client: head.hClient, handle: head.hDevice }, space))
 }
 
 /// FREE: what goes.

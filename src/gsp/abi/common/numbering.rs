@@ -39,7 +39,7 @@ pub struct Firsts<T> {
 
 impl<T: Copy + From<u8>> Firsts<T> {
     /// The first of its kind, and the place among those.
-    fn of(&self, engine: Engine) -> (T, T) {
+    pub fn of(&self, engine: Engine) -> (T, T) {
         let place = |number: u8| T::from(number);
         match engine {
             Engine::Graphics => (self.graphics, place(0)),
@@ -53,6 +53,25 @@ impl<T: Copy + From<u8>> Firsts<T> {
     }
 }
 
+/// Sources of interrupts that are about memory, and the driver's own doorbell (`MC_ENGINE_IDX_*`).
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySources {
+    /// CPU_DOORBELL
+    pub cpu_doorbell: u16,
+    /// REPLAYABLE_FAULT
+    pub replayable_fault: u16,
+    /// REPLAYABLE_FAULT_ERROR
+    pub replayable_fault_error: u16,
+    /// NON_REPLAYABLE_FAULT
+    pub non_replayable_fault: u16,
+    /// NON_REPLAYABLE_FAULT_ERROR
+    pub non_replayable_fault_error: u16,
+    /// INFO_FAULT
+    pub info_fault: u16,
+    /// ACCESS_CNTR
+    pub access_counter: u16,
+}
+
 /// A version's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbering {
@@ -64,6 +83,8 @@ pub struct Numbering {
     pub display: u16,
     /// What of the display engine can wait (`MC_ENGINE_IDX_DISP_LOW`), where the version has that apart.
     pub display_low: Option<u16>,
+    /// What drivers want to know beside those, and then which subtrees of interrupts are whose.
+    pub memory: Option<MemorySources>,
     /// Engines among the sources of interrupts (`MC_ENGINE_IDX_*`).
     pub sources: Firsts<u16>,
     /// The firmware's own numbers of engines (`RM_ENGINE_TYPE_*`).
@@ -72,7 +93,7 @@ pub struct Numbering {
 
 impl Numbering {
     /// The version has numbers for the engine.
-    fn has(&self, engine: Engine) -> bool {
+    pub fn has(&self, engine: Engine) -> bool {
         !matches!(engine, Engine::Copy(n) if n.get() >= self.copies)
     }
 
@@ -96,6 +117,7 @@ impl Numbering {
             InterruptSource::Display => Some((self.display, vectors)),
             InterruptSource::DisplayLow => self.display_low.map(|index| (index, vectors)),
             InterruptSource::Engine(engine) => self.has(engine).then(|| (self.source(engine), vectors)),
+            source => self.memory.and_then(|memory| memory.of(source)).map(|index| (index, vectors)),
         });
         for (to, (index, from)) in table.table.iter_mut().zip(known) {
             *to = NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY {
@@ -106,6 +128,9 @@ impl Numbering {
                 vectorNonStall: from.non_stall.unwrap_or(NV_INTR_VECTOR_INVALID),
             };
             table.tableLen = table.tableLen.saturating_add(1);
+        }
+        if self.memory.is_some() {
+            table.subtreeMap = subtrees(sources);
         }
         put(raw, &table);
     }
@@ -123,7 +148,7 @@ impl Numbering {
     }
 
     /// A driver's description of one engine.
-    fn device(&self, device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
+    pub fn device(&self, device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
         let mut entry = NV2080_CTRL_FIFO_DEVICE_ENTRY::new_zeroed();
         let runlist = u32::from(device.runlist);
         let (instance, name) = match device.engine {
@@ -152,4 +177,54 @@ impl Numbering {
         entry.engineName.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
         entry
     }
+}
+
+impl MemorySources {
+    /// Its number.
+    const fn of(self, source: InterruptSource) -> Option<u16> {
+        match source {
+            InterruptSource::CpuDoorbell => Some(self.cpu_doorbell),
+            InterruptSource::ReplayableFault => Some(self.replayable_fault),
+            InterruptSource::ReplayableFaultError => Some(self.replayable_fault_error),
+            InterruptSource::NonReplayableFault => Some(self.non_replayable_fault),
+            InterruptSource::NonReplayableFaultError => Some(self.non_replayable_fault_error),
+            InterruptSource::InfoFault => Some(self.info_fault),
+            InterruptSource::AccessCounter => Some(self.access_counter),
+            InterruptSource::Gsp
+            | InterruptSource::Engine(_)
+            | InterruptSource::Display
+            | InterruptSource::DisplayLow => None,
+        }
+    }
+}
+
+/// Vectors of a subtree: two leaves.
+const SUBTREE_VECTORS: u32 = 64;
+/// No subtree.
+const NO_SUBTREE: u8 = 0xff;
+
+/// The first and last subtree of each category (`NV2080_INTR_CATEGORY_*`): 0 sources of their own, 1 engines,
+/// 2 their notifications, 3 runlists, 4 theirs, 5 what UVM has to itself, 6 what it shares.
+fn subtrees(sources: &[InterruptVectors]) -> [[u8; 2]; 7] {
+    let of = |which: &dyn Fn(&InterruptVectors) -> Option<u32>| {
+        let mut all = sources.iter().filter_map(which).map(|vector| vector / SUBTREE_VECTORS);
+        let first = all
+            .next()
+            .map(|first| all.fold((first, first), |(low, high), next| (low.min(next), high.max(next))));
+        let small = |number: u32| u8::try_from(number).unwrap_or(NO_SUBTREE);
+        first.map_or([NO_SUBTREE; 2], |(low, high)| [small(low), small(high)])
+    };
+    let stall = of(&|vectors| vectors.stall.filter(|_| vectors.source == InterruptSource::Gsp));
+    let notify = of(&|vectors| vectors.non_stall);
+    let memory = of(&|vectors| {
+        let is_memory = !matches!(
+            vectors.source,
+            InterruptSource::Gsp
+                | InterruptSource::Engine(_)
+                | InterruptSource::Display
+                | InterruptSource::DisplayLow
+        );
+        vectors.stall.filter(|_| is_memory)
+    });
+    [stall, stall, notify, stall, notify, memory, memory]
 }

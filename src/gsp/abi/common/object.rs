@@ -37,9 +37,14 @@ pub struct NV_VASPACE_ALLOCATION_PARAMETERS {
 }
 layout!(NV_VASPACE_ALLOCATION_PARAMETERS, 0x30, vaSize @ 8, vaBase @ 0x28);
 
+/// `index`: the address space that the device has of itself.
+pub const NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE: u32 = 3;
+
 gpuvmk_chip::fields! {
     /// Flags of an address space.
     NV_VASPACE_ALLOCATION_FLAGS {
+        /// Another driver, UVM, keeps the page tables, and firmware a part of them.
+        2:2 SHARED_MANAGEMENT,
         /// The driver keeps the page tables.
         3:3 IS_EXTERNALLY_OWNED,
     }

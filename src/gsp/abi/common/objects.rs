@@ -5,17 +5,20 @@ use zerocopy::FromBytes;
 
 use super::object::{
     ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE, NV_VASPACE_ALLOCATION_FLAGS,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS, NV0080_ALLOC_PARAMETERS_SIZE,
-    NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
+    NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE, NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS,
+    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
 };
 use crate::abi::common::classes::*;
 use crate::abi::status::Status;
 use crate::abi::table::{ClassParameters, Source, Type, classes};
-use crate::abi::values::ChannelParameters;
+use crate::abi::values::{AddressSpaceParameters, ChannelParameters};
 use gpuvmk_chip::Engine;
 
 /// Where they are known from.
 pub const SOURCE: Source = "open-gpu-kernel-modules sdk/nvidia/inc/class, nvos.h; nouveau gsp/rm/r535";
+
+/// Handle of the client that firmware makes for itself.
+pub const INTERNAL_CLIENT: u32 = 0xc1e0_0004;
 
 /// Types that parents of events can have.
 const EVENT_SOURCES: &[Type] =
@@ -63,9 +66,14 @@ fn read<T: FromBytes>(raw: &[u8]) -> Result<T, Status> {
     T::read_from_bytes(raw).map_err(|_| Status::InvalidParamStruct)
 }
 
-fn address_space(raw: &[u8]) -> Result<bool, Status> {
+fn address_space(raw: &[u8]) -> Result<AddressSpaceParameters, Status> {
     let parameters: NV_VASPACE_ALLOCATION_PARAMETERS = read(raw)?;
-    Ok(NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.is_set(parameters.flags))
+    let flags = parameters.flags;
+    Ok(AddressSpaceParameters {
+        external: NV_VASPACE_ALLOCATION_FLAGS::IS_EXTERNALLY_OWNED.is_set(flags)
+            || NV_VASPACE_ALLOCATION_FLAGS::SHARED_MANAGEMENT.is_set(flags),
+        of_device: parameters.index == NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE,
+    })
 }
 
 /// What a channel is allocated with; versions have more at its end.
@@ -80,6 +88,11 @@ pub fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
         ring: parameters.gpFifoOffset,
         entries: parameters.gpFifoEntries,
         userd: (userd.addressSpace == ADDR_FBMEM).then_some(userd.base),
+        share: 0,
+        inherits_engine: false,
+        inherits: false,
+        is_drivers_own: false,
+        clears_userd: false,
     })
 }
 

@@ -4,15 +4,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use gpuvmk_chip::layout;
 
+pub const NV_VGPU_MSG_FUNCTION_SET_GUEST_SYSTEM_INFO: u32 = 1;
 pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
 pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;
+pub const NV_VGPU_MSG_FUNCTION_DUP_OBJECT: u32 = 21;
 pub const NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER: u32 = 47;
+pub const NV_VGPU_MSG_FUNCTION_SET_PAGE_DIRECTORY: u32 = 54;
 pub const NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO: u32 = 65;
 pub const NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE: u32 = 70;
 pub const NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD: u32 = 71;
 pub const NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO: u32 = 72;
 pub const NV_VGPU_MSG_FUNCTION_SET_REGISTRY: u32 = 73;
 pub const NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL: u32 = 76;
+pub const NV_VGPU_MSG_FUNCTION_UNSET_PAGE_DIRECTORY: u32 = 79;
 pub const NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC: u32 = 103;
 
 pub const NV_VGPU_MSG_EVENT_GSP_INIT_DONE: u32 = 0x1001;
@@ -90,6 +94,40 @@ pub struct NVOS00_PARAMETERS_v03_00 {
     pub status: u32,
 }
 layout!(NVOS00_PARAMETERS_v03_00, 0x10, hObjectOld @ 8, status @ 0xc);
+
+/// `rpc_dup_object_v03_00`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NVOS55_PARAMETERS_v03_00 {
+    pub hClient: u32,
+    pub hParent: u32,
+    pub hObject: u32,
+    pub hClientSrc: u32,
+    pub hObjectSrc: u32,
+    pub flags: u32,
+    pub status: u32,
+}
+layout!(NVOS55_PARAMETERS_v03_00, 0x1c, hClientSrc @ 0xc, status @ 0x18);
+
+/// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS` follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_set_page_directory_v1E_05 {
+    pub hClient: u32,
+    pub hDevice: u32,
+    pub pasid: u32,
+    pub pad: u32,
+}
+layout!(rpc_set_page_directory_v1E_05, 0x10);
+
+/// `NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS` follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_unset_page_directory_v1E_05 {
+    pub hClient: u32,
+    pub hDevice: u32,
+}
+layout!(rpc_unset_page_directory_v1E_05, 8);
 
 /// A list of pages follows: 8 bytes each, page frame numbers where `idr` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

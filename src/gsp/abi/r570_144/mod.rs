@@ -17,20 +17,26 @@ use zerocopy::IntoBytes;
 
 use super::Abi;
 use super::common::{functions, objects};
+use super::values::Host;
 
 /// This version.
 pub static ABI: Abi = Abi {
     version: "570.144",
     system_info: 0x3a0,
     client_parameters: object::NV0000_ALLOC_PARAMETERS_SIZE,
-    functions: functions::FUNCTIONS,
+    internal_client: objects::INTERNAL_CLIENT,
+    functions: &[functions::FUNCTIONS],
     functions_source: functions::SOURCE,
     classes: &[objects::CLASSES, object::CLASSES],
     classes_source: objects::SOURCE,
     controls: controls::TABLES,
     display: controls::DISPLAY,
     renamed: "",
+    host: |_| Host::default(),
     static_info: |info| static_info::encode(info).as_bytes().to_vec(),
     rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),
     resume_runs_channels: false,
+    suspends: true,
+    parameters_follow: false,
+    result_is_status: false,
 };

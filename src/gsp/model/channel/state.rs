@@ -187,6 +187,7 @@ fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Cha
         ring: saved.ring.as_ref().map_or(0, |ring| ring.address),
         entries: 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?,
         userd: Some(saved.userd),
+        ..ChannelParameters::default()
     };
     let wanted = check(config, &parameters).ok()?;
     let same = wanted.runlist == token.runlist

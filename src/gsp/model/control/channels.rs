@@ -21,6 +21,15 @@ pub(super) fn schedule(rm: &mut Rm, back: &dyn GspBackend, id: Id, enable: bool)
     rm.channels.schedule(back, token, enable)
 }
 
+/// Lets the channels of a group run, or holds them back.
+pub(super) fn schedule_group(rm: &mut Rm, back: &dyn GspBackend, id: Id, enable: bool) -> Result<(), Status> {
+    let mut outcome = Ok(());
+    for token in rm.objects.channels_of(id)? {
+        outcome = outcome.and(rm.channels.schedule(back, token, enable));
+    }
+    outcome
+}
+
 /// Holds all channels back (a suspend), or lets them run again.
 pub(super) fn hold(rm: &mut Rm, back: &dyn GspBackend, hold: bool) -> Result<(), Status> {
     if hold {

@@ -1,7 +1,7 @@
 //! What the GPU has: engines, interrupts, graphics units and buffers.
 
 use crate::abi::status::Status;
-use crate::abi::values::{Device, Devices, InterruptSource, InterruptVectors};
+use crate::abi::values::{Device, Devices, Graphics, InterruptSource, InterruptVectors};
 use crate::model::engines;
 use crate::model::rm::Rm;
 
@@ -15,6 +15,23 @@ pub(super) const FAULT_METHOD_BUFFER: u32 = 0x1000;
 pub(super) fn tpc_mask(rm: &Rm, gpc: u32) -> Result<u32, Status> {
     rm.config.hal.graphics.tpc_mask(gpc).ok_or(Status::InvalidArgument)
 }
+
+/// What the graphics engine has.
+pub(super) fn graphics(rm: &Rm) -> Graphics {
+    let hal = rm.config.hal;
+    Graphics { tpc_masks: hal.graphics.tpc_masks(), multiprocessor: hal.multiprocessor, memory: hal.memory }
+}
+
+/// Sources about memory, in the order of their vectors. Only the first is ever raised, by the driver itself.
+const MEMORY_SOURCES: [InterruptSource; 7] = [
+    InterruptSource::CpuDoorbell,
+    InterruptSource::NonReplayableFault,
+    InterruptSource::ReplayableFault,
+    InterruptSource::AccessCounter,
+    InterruptSource::ReplayableFaultError,
+    InterruptSource::InfoFault,
+    InterruptSource::NonReplayableFaultError,
+];
 
 /// The sources of interrupts, with their vectors.
 pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
@@ -32,7 +49,13 @@ pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
         let stall = |source, vector| InterruptVectors { source, stall: Some(vector), non_stall: None };
         [stall(InterruptSource::Display, display.stall), stall(InterruptSource::DisplayLow, display.low)]
     });
-    std::iter::once(gsp).chain(display).chain(engines).collect()
+    let first = rm.config.hal.vectors.memory;
+    let memory = (first..).zip(MEMORY_SOURCES).map(|(vector, source)| InterruptVectors {
+        source,
+        stall: Some(vector),
+        non_stall: None,
+    });
+    std::iter::once(gsp).chain(display).chain(engines).chain(memory).collect()
 }
 
 /// The engines from `base` on, those of a runlist in a row: drivers name a runlist's channels after its first

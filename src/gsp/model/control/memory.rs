@@ -1,30 +1,50 @@
 //! Page directories, memory kept over a suspend, and the memory system.
 
 use crate::abi::status::Status;
-use crate::abi::values::{MemorySystem, PageDirectory, SuspendMemory, SuspendRegion};
+use crate::abi::values::{MemoryInfo, MemorySystem, PageDirectory, SuspendMemory, SuspendRegion};
 use crate::model::objects::{Id, Kind};
 use crate::model::rm::Rm;
-use crate::model::saved;
+use crate::model::{saved, static_info};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// A virtual GPU compresses nothing.
-pub(super) const SYSTEM: MemorySystem =
-    MemorySystem { stores_compression_bits: false, compresses_behind_l2: false };
+pub(super) fn system(rm: &Rm) -> MemorySystem {
+    MemorySystem { stores_compression_bits: false, compresses_behind_l2: false, units: rm.config.hal.memory }
+}
+
+/// VRAM, for a driver that shows what it is like.
+pub(super) fn info(rm: &Rm) -> MemoryInfo {
+    let vram = rm.config.vram;
+    MemoryInfo { vram, usable: static_info::usable(vram), units: rm.config.hal.memory }
+}
+
+/// The place of an address space of a device, by its name; 0: the one that the device has of itself.
+fn place(rm: &Rm, device: Id, space: u32) -> Result<Id, Status> {
+    match space {
+        0 => rm.objects.space(device).map(|_| device),
+        handle => rm.objects.place_of_space(Id { handle, ..device }),
+    }
+}
 
 /// Notes where the driver keeps the page tables of one of its address spaces.
-pub(super) fn set_page_directory(rm: &mut Rm, id: Id, wanted: PageDirectory) -> Result<(), Status> {
+pub(in super::super) fn set_page_directory(
+    rm: &mut Rm,
+    device: Id,
+    wanted: PageDirectory,
+) -> Result<(), Status> {
     rm.check_directory(wanted.directory)?;
-    let id = Id { handle: wanted.space, ..id };
-    if !rm.objects.space(id)?.external {
+    let place = place(rm, device, wanted.space)?;
+    if !rm.objects.space(place)?.external {
         return Err(Status::InvalidArgument);
     }
-    rm.keep_directory(id, wanted.directory)
+    rm.keep_directory_at(place, wanted.directory)
 }
 
 /// Forgets where they are, unless a channel uses them.
-pub(super) fn unset_page_directory(rm: &mut Rm, id: Id) -> Result<(), Status> {
-    let space = rm.objects.space_mut(id)?;
+pub(in super::super) fn unset_page_directory(rm: &mut Rm, device: Id, space: u32) -> Result<(), Status> {
+    let place = place(rm, device, space)?;
+    let space = rm.objects.space_mut(place)?;
     if space.channels.is_empty() {
         space.page_directory = None;
     }

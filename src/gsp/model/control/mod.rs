@@ -4,9 +4,12 @@ mod channels;
 mod engines;
 mod memory;
 
+pub(super) use memory::{set_page_directory, unset_page_directory};
+
 use crate::abi::common::calls::ControlRequest;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall};
+use crate::abi::values::{Identity, Names};
 use crate::model::counters::Call;
 use crate::model::objects::Id;
 use crate::model::rm::Rm;
@@ -53,6 +56,7 @@ fn carry_out(
             parameters.fill(0);
             Ok(())
         }
+        Answer::Acknowledged => Ok(()),
     }
 }
 
@@ -99,18 +103,36 @@ fn handle(
         }
         ControlCall::SetNotification(read) if read(raw)? => Ok(()),
         ControlCall::SetNotification(_) => Err(Status::InvalidArgument),
-        ControlCall::SetPageDirectory(read) => memory::set_page_directory(rm, id, read(raw)?),
-        ControlCall::UnsetPageDirectory(read) => {
-            memory::unset_page_directory(rm, Id { handle: read(raw)?, ..id })
-        }
+        ControlCall::SetPageDirectory(read) => set_page_directory(rm, id, read(raw)?),
+        ControlCall::UnsetPageDirectory(read) => unset_page_directory(rm, id, read(raw)?),
         ControlCall::CopyServerReservedPdes(read) => rm.keep_directory(id, read(raw)?),
         ControlCall::SuspendMemory(read) => memory::suspend_memory(rm, back, read(raw)?),
         ControlCall::SuspendRegion(read) => memory::suspend_region(rm, read(raw)?),
         ControlCall::RawCompression(read) if read(raw)? => Err(Status::NotSupported),
         ControlCall::RawCompression(_) => Ok(()),
         ControlCall::MemorySystem(write) => {
-            write(&memory::SYSTEM, raw);
+            write(&memory::system(rm), raw);
             Ok(())
         }
+        ControlCall::ScheduleGroup(read) => channels::schedule_group(rm, back, id, read(raw)?),
+        ControlCall::RunlistChannels(write) => {
+            write(&rm.config.hal.channels_per_runlist.into(), raw);
+            Ok(())
+        }
+        ControlCall::Identity(write) => {
+            write(&Identity { pci: rm.config.pci, host: rm.host }, raw);
+            Ok(())
+        }
+        ControlCall::Names(write) => {
+            write(&Names { long: rm.config.hal.name, short: rm.config.hal.short_name }, raw);
+            Ok(())
+        }
+        ControlCall::Graphics(write) => {
+            write(&engines::graphics(rm), raw);
+            Ok(())
+        }
+        ControlCall::MemoryInfo(fill) => fill(&memory::info(rm), raw),
+        ControlCall::Engines(fill) => fill(&rm.config.engines, raw),
+        ControlCall::Computed(fill) => fill(raw),
     }
 }

@@ -47,6 +47,9 @@ pub enum KindState {
         external: bool,
         /// Where they are.
         page_directory: Option<PhysicalAddress>,
+        /// It only names the one that the device has of itself.
+        #[serde(default, skip_serializing_if = "is_not")]
+        of_device: bool,
     },
     /// A channel.
     Channel {
@@ -74,6 +77,45 @@ pub enum KindState {
     },
     /// The display engine.
     Display,
+    /// A group of channels.
+    ChannelGroup {
+        /// Handle of its address space, or 0.
+        space: u32,
+        /// The engine of its channels.
+        engine: Option<Engine>,
+    },
+    /// A share of a group's contexts.
+    ContextShare {
+        /// Handle of its address space, or 0.
+        space: u32,
+    },
+    /// An object that carries nothing: its class says what it is.
+    Plain,
+    /// One more name of another client's object.
+    Duplicate {
+        /// That client.
+        client: u32,
+        /// The object's handle there.
+        handle: u32,
+    },
+}
+
+/// The address space that a device has of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSpaceState {
+    /// Handle of the device's client.
+    pub client: u32,
+    /// Handle of the device.
+    pub device: u32,
+    /// Where its page tables are.
+    pub page_directory: Option<PhysicalAddress>,
+}
+
+/// What is left out of a state where it is so.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 impl KindState {
@@ -83,8 +125,12 @@ impl KindState {
             Kind::Device => Self::Device,
             Kind::Subdevice => Self::Subdevice,
             // Its channels say that they use it.
-            Kind::AddressSpace(AddressSpace { external, page_directory, channels: _ }) => {
-                Self::AddressSpace { external: *external, page_directory: *page_directory }
+            Kind::AddressSpace(AddressSpace { external, of_device, page_directory, channels: _ }) => {
+                Self::AddressSpace {
+                    external: *external,
+                    page_directory: *page_directory,
+                    of_device: *of_device,
+                }
             }
             Kind::Channel { token: Token { runlist, chid }, space } => {
                 Self::Channel { runlist: *runlist, chid: *chid, space: *space }
@@ -93,22 +139,34 @@ impl KindState {
             Kind::Event { index } => Self::Event { index: *index },
             Kind::Memory { pages } => Self::Memory { pages: *pages },
             Kind::Display => Self::Display,
+            Kind::ChannelGroup { space, engine } => Self::ChannelGroup { space: *space, engine: *engine },
+            Kind::ContextShare { space } => Self::ContextShare { space: *space },
+            Kind::Plain(_) => Self::Plain,
+            Kind::Duplicate { of: Id { client, handle }, own: _ } => {
+                Self::Duplicate { client: *client, handle: *handle }
+            }
         }
     }
 
-    const fn kind(&self) -> Kind {
+    /// `own`: what an object of its class is.
+    const fn kind(&self, own: Type) -> Kind {
         match *self {
             Self::Client => Kind::Client,
             Self::Device => Kind::Device,
             Self::Subdevice => Kind::Subdevice,
-            Self::AddressSpace { external, page_directory } => {
-                Kind::AddressSpace(AddressSpace { external, page_directory, channels: BTreeSet::new() })
+            Self::AddressSpace { external, page_directory, of_device } => {
+                let channels = BTreeSet::new();
+                Kind::AddressSpace(AddressSpace { external, of_device, page_directory, channels })
             }
             Self::Channel { runlist, chid, space } => Kind::Channel { token: Token { runlist, chid }, space },
             Self::EngineObject { engine } => Kind::EngineObject { engine },
             Self::Event { index } => Kind::Event { index },
             Self::Memory { pages } => Kind::Memory { pages },
             Self::Display => Kind::Display,
+            Self::ChannelGroup { space, engine } => Kind::ChannelGroup { space, engine },
+            Self::ContextShare { space } => Kind::ContextShare { space },
+            Self::Plain => Kind::Plain(own),
+            Self::Duplicate { client, handle } => Kind::Duplicate { of: Id { client, handle }, own },
         }
     }
 }
@@ -117,12 +175,44 @@ impl Objects {
     /// The state to save: all objects, by client and handle.
     pub(in super::super) fn state(&self) -> Vec<ObjectState> {
         // The total follows from the objects, and refused ones are reported before GSP is unlocked.
-        let Self { limits: _, clients: _, total: _, refused: _ } = self;
+        let Self { limits: _, clients: _, total: _, refused: _, of_devices: _ } = self;
         let saved = |(Id { client, handle }, object): (Id, &Object)| {
             let Object { class, kind, parent, children: _ } = object;
             ObjectState { client, handle, parent: *parent, class: *class, kind: KindState::of(kind) }
         };
         self.iter().map(saved).collect()
+    }
+
+    /// The address spaces that devices have of themselves.
+    pub(in super::super) fn device_spaces(&self) -> Vec<DeviceSpaceState> {
+        let state = |(id, space): (&Id, &AddressSpace)| DeviceSpaceState {
+            client: id.client,
+            device: id.handle,
+            page_directory: space.page_directory,
+        };
+        self.of_devices.iter().map(state).collect()
+    }
+
+    /// Takes such ones from a saved state.
+    ///
+    /// # Errors
+    /// There is no such device, or its page tables cannot be there.
+    pub(in super::super) fn restore_device_spaces(
+        &mut self,
+        state: &[DeviceSpaceState],
+        vram: u64,
+    ) -> Result<(), StateError> {
+        for DeviceSpaceState { client, device, page_directory } in state {
+            let id = Id { client: *client, handle: *device };
+            let is_device = self.get(id).is_ok_and(|object| object.kind == Kind::Device);
+            let fits = page_directory.is_none_or(|directory| is_in_memory(directory, vram));
+            Check("objects").that(is_device && fits && !self.of_devices.contains_key(&id), || {
+                format!("{id:x?} has an address space of itself where none can be")
+            })?;
+            let space = AddressSpace { page_directory: *page_directory, ..AddressSpace::default() };
+            self.of_devices.insert(id, space);
+        }
+        Ok(())
     }
 
     /// Objects in a saved state.
@@ -144,16 +234,31 @@ impl Objects {
             let id = Id { client: *client, handle: *handle };
             check.that(last < Some(id) && *handle != 0, || format!("{id:x?} is not in its place"))?;
             last = Some(id);
+            let own = abi.place_of(config.hal.classes(), *class).map_or(Type::Client, |(own, _)| own);
             let object =
-                Object { class: *class, kind: kind.kind(), parent: *parent, children: BTreeSet::new() };
+                Object { class: *class, kind: kind.kind(own), parent: *parent, children: BTreeSet::new() };
             clients.entry(*client).or_default().insert(*handle, object);
         }
         for (client, objects) in &mut clients {
             check.at_most("objects of a client", objects.len(), most(config.objects.per_client))?;
             connect(check, config, abi, *client, objects)?;
         }
-        Ok(Self { limits: config.objects, clients, total: state.len(), refused: 0 })
+        Ok(Self {
+            limits: config.objects,
+            clients,
+            total: state.len(),
+            refused: 0,
+            of_devices: BTreeMap::new(),
+        })
     }
+}
+
+/// True where a page directory can be.
+fn is_in_memory(directory: PhysicalAddress, vram: u64) -> bool {
+    let PhysicalAddress { aperture, address } = directory;
+    let end = address.checked_add(PAGE_SIZE);
+    let inside = aperture != Aperture::Vram || end.is_some_and(|end| end <= vram);
+    address.is_multiple_of(PAGE_SIZE) && inside
 }
 
 /// Checks each object of a client, and tells those that it goes with.
@@ -183,18 +288,27 @@ fn connect(
         };
         holder.children.insert(handle);
         match kind {
+            Kind::Plain(own) => check.that(own.is_plain(), || problem("is not what its class is"))?,
+            Kind::Duplicate { own, .. } => {
+                check.that(own.is_shared(), || problem("is a name of what has one only"))?;
+            }
+            // A device's own.
+            Kind::Channel { space: 0, .. } => {}
             Kind::Channel { space, .. } => {
-                let space = objects.get_mut(&space).filter(|object| object.parent == parent);
-                let Some(Object { kind: Kind::AddressSpace(space), .. }) = space else {
-                    return check.that(false, || problem("has no address space"));
+                let device = match objects.get(&parent) {
+                    Some(Object { kind: Kind::ChannelGroup { .. }, parent, .. }) => *parent,
+                    _ => parent,
                 };
-                space.channels.insert(handle);
+                match objects.get_mut(&space) {
+                    Some(Object { kind: Kind::AddressSpace(space), parent, .. }) if *parent == device => {
+                        space.channels.insert(handle);
+                    }
+                    Some(Object { kind: Kind::Duplicate { own: Type::AddressSpace, .. }, .. }) => {}
+                    _ => return check.that(false, || problem("has no address space")),
+                }
             }
             Kind::AddressSpace(AddressSpace { page_directory: Some(directory), .. }) => {
-                let PhysicalAddress { aperture, address } = directory;
-                let end = address.checked_add(PAGE_SIZE);
-                let inside = aperture != Aperture::Vram || end.is_some_and(|end| end <= config.vram);
-                check.that(address.is_multiple_of(PAGE_SIZE) && inside, || {
+                check.that(is_in_memory(directory, config.vram), || {
                     problem("has a page directory where none can be")
                 })?;
             }

@@ -7,12 +7,12 @@ use crate::abi::common::calls::MemoryListRequest;
 use crate::abi::common::classes::NV01_ROOT;
 use crate::abi::status::Status;
 use crate::abi::table::{Class, ClassParameters};
-use crate::abi::values::{ChannelParameters, Parameters};
+use crate::abi::values::{AddressSpaceParameters, ChannelParameters, Parameters};
 use crate::model::alloc;
 use crate::model::channel::{Deferred, KeptState};
 use crate::model::error::SavedError;
 use crate::model::objects::{AddressSpace, Id, Kind, Object, Type};
-use crate::model::rm::{Rm, is_internal};
+use crate::model::rm::Rm;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::Engine;
@@ -28,10 +28,12 @@ const ENGINE_OBJECT: u8 = 6;
 const EVENT: u8 = 7;
 const MEMORY: u8 = 8;
 const DISPLAY: u8 = 9;
+/// Never read.
+const OTHER: u8 = 0xff;
 
 /// Writes all objects but the firmware's own three, those that others need first.
 pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
-    let mut all: Vec<(Id, &Object)> = rm.objects.iter().filter(|(id, _)| !is_internal(*id)).collect();
+    let mut all: Vec<(Id, &Object)> = rm.objects.iter().filter(|(id, _)| !rm.is_internal(*id)).collect();
     all.sort_by_key(|(id, object)| (rank(object.kind.of()), *id));
     // CAST: bounded by the limit of objects, a u32.
     to.u32(u32::try_from(all.len()).unwrap_or(u32::MAX));
@@ -46,11 +48,24 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             Type::Event => EVENT,
             Type::Memory => MEMORY,
             Type::Display => DISPLAY,
+            // No driver that has such objects is suspended.
+            Type::ChannelGroup
+            | Type::ContextShare
+            | Type::VirtualMemory
+            | Type::BinaryApi
+            | Type::I2c
+            | Type::Debugger
+            | Type::Software
+            | Type::Retainer => OTHER,
         };
         to.u8(tag);
         [id.client, id.handle, object.parent(), object.class].into_iter().for_each(|word| to.u32(word));
         match &object.kind {
             Kind::Client | Kind::Device | Kind::Subdevice | Kind::Display => {}
+            Kind::ChannelGroup { .. }
+            | Kind::ContextShare { .. }
+            | Kind::Plain(_)
+            | Kind::Duplicate { .. } => {}
             Kind::AddressSpace(space) => write_space(space, to),
             Kind::Channel { token, space } => write_channel(rm, back, *token, *space, to),
             Kind::EngineObject { engine } => to.u32(engine.nv2080_type()),
@@ -66,9 +81,16 @@ const fn rank(of: Type) -> u8 {
         Type::Client => 0,
         Type::Device => 1,
         Type::Subdevice | Type::AddressSpace | Type::Memory | Type::Display => 2,
-        Type::Channel => 3,
-        Type::EngineObject => 4,
-        Type::Event => 5,
+        Type::ChannelGroup => 3,
+        Type::ContextShare | Type::Channel => 4,
+        Type::EngineObject => 5,
+        Type::Event
+        | Type::VirtualMemory
+        | Type::BinaryApi
+        | Type::I2c
+        | Type::Debugger
+        | Type::Software
+        | Type::Retainer => 6,
     }
 }
 
@@ -146,7 +168,8 @@ fn read_one(
         SUBDEVICE => make(rm, Type::Subdevice, &|_| Parameters::Subdevice),
         ADDRESS_SPACE => {
             let external = from.u8()? != 0;
-            make(rm, Type::AddressSpace, &|_| Parameters::AddressSpace { external })?;
+            let own = AddressSpaceParameters { external, of_device: false };
+            make(rm, Type::AddressSpace, &|_| Parameters::AddressSpace(own))?;
             let aperture = match from.u8()? {
                 0 => None,
                 1 => Some(Aperture::Vram),
@@ -215,5 +238,6 @@ fn channel_parameters(space: u32, kept: &Deferred) -> ChannelParameters {
         ring: kept.ring,
         entries: 1 << kept.ring_log2,
         userd: Some(kept.userd),
+        ..ChannelParameters::default()
     }
 }

@@ -75,7 +75,7 @@ fn directory_of(rm: &Rm, token: Token) -> Option<PhysicalAddress> {
         Kind::Channel { token: of, space } if of == token => Some((id, space)),
         _ => None,
     })?;
-    rm.objects.space(crate::model::objects::Id { handle: space, ..id }).ok()?.page_directory
+    rm.objects.directory_of_channel(id, space)
 }
 
 /// Makes the entries before GP_GET do nothing. Work that goes on behind the ring's end does not follow what

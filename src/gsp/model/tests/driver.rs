@@ -10,6 +10,7 @@ use gpuvmk_saved_state::testing::through_text;
 
 pub const ALLOC_MEMORY: u32 = 4;
 pub const FREE: u32 = 10;
+pub const DUPLICATE: u32 = 21;
 pub const UNLOADING: u32 = 47;
 pub const STATIC_INFO: u32 = 65;
 pub const UPDATE_BAR_PDE: u32 = 70;
@@ -64,12 +65,34 @@ pub struct Version {
     pub root: usize,
     pub channel: usize,
     pub static_info: usize,
+    /// The length of an allocation's message leaves out its parameters.
+    pub parameters_follow: bool,
 }
 
-pub static R570: Version =
-    Version { name: "570.144", system_info: 0x3a0, root: 0x78, channel: 0x170, static_info: 0x678 };
-pub static R535: Version =
-    Version { name: "535.113.01", system_info: 0x298, root: 0x6c, channel: 0x168, static_info: 0x878 };
+pub static R570: Version = Version {
+    name: "570.144",
+    system_info: 0x3a0,
+    root: 0x78,
+    channel: 0x170,
+    static_info: 0x678,
+    parameters_follow: false,
+};
+pub static R535: Version = Version {
+    name: "535.113.01",
+    system_info: 0x298,
+    root: 0x6c,
+    channel: 0x168,
+    static_info: 0x878,
+    parameters_follow: false,
+};
+pub static R550: Version = Version {
+    name: "550.163.01",
+    system_info: 0x370,
+    root: 0x6c,
+    channel: 0x168,
+    static_info: 0x888,
+    parameters_follow: true,
+};
 
 /// The body of a request for static info.
 pub fn static_info() -> Vec<u8> {
@@ -116,7 +139,7 @@ impl Driver {
             gsp: Gsp::new(config),
             config,
             back: FakeGspBack::new(FakeGspBackConfig {
-                vram: 256 << 20,
+                vram: config.vram,
                 ram: 0..4 << 20,
                 channels: 64,
                 engines: EngineSet::all(),
@@ -219,13 +242,19 @@ impl Driver {
 
     /// An element as nouveau makes it: whole pages, with a checksum.
     pub fn encode(&mut self, function: u32, body: &[u8], sequence: u32) -> Vec<u8> {
-        let length = 32 + body.len();
-        let mut raw = vec![0; (48 + length).next_multiple_of(PAGE)];
+        let follows = function == ALLOC && SPEAKS.get().parameters_follow;
+        let length = if follows { 32 + 32 } else { 32 + body.len() };
+        let mut raw = vec![0; (80 + body.len()).next_multiple_of(PAGE)];
         poke(&mut raw, 36, &words(&[self.element, ((48 + length).div_ceil(PAGE)) as u32]));
         poke(&mut raw, 48, &words(&[0x0300_0000, 0x4350_5256, length as u32, function, !0, !0, sequence, 0]));
         poke(&mut raw, 80, body);
         self.element += 1;
-        seal(&mut raw);
+        // NVIDIA's driver covers what the length says, to whole words, and nouveau all of the element.
+        if follows {
+            seal(&mut raw[..48 + length]);
+        } else {
+            seal(&mut raw);
+        }
         raw
     }
 

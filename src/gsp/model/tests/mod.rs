@@ -10,6 +10,7 @@ mod driver;
 mod events;
 mod hostile;
 mod memory_system;
+mod nvidia;
 mod objects;
 mod other_chip;
 mod probe;
@@ -18,6 +19,7 @@ mod saved;
 mod state;
 mod versions;
 
+use crate::abi::values::PciIdentity;
 use crate::hal::GH100;
 use crate::model::{GspConfig, ObjectLimits};
 use gpuvmk_chip::EngineSet;
@@ -30,5 +32,13 @@ fn config() -> GspConfig {
         engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
         channels: 8,
         objects: ObjectLimits::default(),
+        pci: PciIdentity {
+            vendor: 0x10de,
+            device: 0x2330,
+            subsystem_vendor: 0x10de,
+            subsystem: 0x16c1,
+            revision: 0xa1,
+            bars: [16 << 20, 256 << 20, 32 << 20],
+        },
     }
 }

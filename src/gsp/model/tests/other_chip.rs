@@ -6,7 +6,7 @@ use super::probe::{DEVICE, channel, client, set_page_directory};
 use crate::abi::Abi;
 use crate::abi::r570_144::ABI;
 use crate::abi::table::{Answer, Control, ControlCall, Type};
-use crate::hal::{GraphicsUnits, GspHal, Vectors};
+use crate::hal::{GH100, GraphicsUnits, GspHal, Vectors};
 use crate::model::{Gsp, GspConfig};
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::{Chip, Engine};
@@ -23,7 +23,9 @@ const NEVER: GspHal = GspHal {
     non_wpr_heap: 3 << 20,
     display: None,
     cpu_sequencer: false,
-    vectors: Vectors { gsp_stall: 0x11, non_stall },
+    vectors: Vectors { gsp_stall: 0x11, non_stall, memory: 0x81 },
+    multiprocessor: GH100.multiprocessor,
+    memory: GH100.memory,
     graphics: GraphicsUnits { tpcs: &[1, 2] },
 };
 

@@ -264,8 +264,9 @@ fn version_follows_the_length_and_never_under_objects() {
         (0x3a0, "570.144", 0),
         (0x298, "535.113.01", 0),
         (0x299, "535.113.01", 1),
-        (0x370, "535.113.01", 1),
-        (0, "535.113.01", 1),
+        (0x370, "550.163.01", 0),
+        (0x36f, "550.163.01", 1),
+        (0, "550.163.01", 1),
         (0x1000, "570.144", 0),
         (0x297, "570.144", 1),
     ] {
@@ -273,7 +274,7 @@ fn version_follows_the_length_and_never_under_objects() {
     }
     assert_eq!(says(&mut driver, 0x298).0, "535.113.01");
     client(&mut driver, CLIENT, true);
-    for length in [0x3a0, 0x1000] {
+    for length in [0x370, 0x3a0, 0x1000] {
         assert_eq!(says(&mut driver, length), ("535.113.01".to_owned(), 1), "{length:#x}");
     }
     assert_eq!(says(&mut driver, 0x298), ("535.113.01".to_owned(), 0));

@@ -15,7 +15,7 @@ controls! {
     source "open-gpu-kernel-modules ctrl0080dma.h, ctrl90f1.h; nouveau gsp/rm/r535/vmm.c";
     /// Says where the page tables of an address space are that the driver keeps itself.
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY on Device, size_of::<NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS>()
-        => Answer::Handler(ControlCall::SetPageDirectory(set_page_directory));
+        => Answer::Handler(ControlCall::SetPageDirectory(|raw| set_page_directory(&parameters(raw))));
     /// Takes that back.
     NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY on Device,
         size_of::<NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS>()
@@ -47,8 +47,13 @@ const fn aperture_of_level(number: u32) -> Option<Aperture> {
     }
 }
 
-fn set_page_directory(raw: &[u8]) -> Result<PageDirectory, Status> {
-    let wanted: NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS = parameters(raw);
+/// Where page tables are said to be.
+///
+/// # Errors
+/// In no memory.
+pub fn set_page_directory(
+    wanted: &NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
+) -> Result<PageDirectory, Status> {
     let aperture = aperture_of_flags(wanted.flags).ok_or(Status::InvalidArgument)?;
     let directory = PhysicalAddress { aperture, address: wanted.physAddress };
     Ok(PageDirectory { space: wanted.hVASpace, directory })

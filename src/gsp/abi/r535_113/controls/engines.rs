@@ -21,6 +21,7 @@ static NUMBERING: Numbering = Numbering {
     gsp: 49,
     display: 2,
     display_low: None,
+    memory: None,
     sources: Firsts { graphics: 82, copy: 15, nvdec: 64, nvenc: 38, sec2: 46, nvjpg: 50, ofa: 80 },
     types: Firsts {
         graphics: 0x01,

@@ -22,6 +22,7 @@ static NUMBERING: Numbering = Numbering {
     gsp: 50,
     display: 2,
     display_low: Some(176),
+    memory: None,
     sources: Firsts { graphics: 84, copy: 15, nvdec: 65, nvenc: 38, sec2: 47, nvjpg: 51, ofa: 81 },
     types: Firsts {
         graphics: 0x01,

@@ -7,7 +7,7 @@ use crate::gsp_face::hal::{
 };
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::{Chip, Engine};
-use gpuvmk_gsp::hal::{GraphicsUnits, GspHal, Vectors};
+use gpuvmk_gsp::hal::{GH100, GraphicsUnits, GspHal, Vectors};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 pub mod regs {
@@ -142,7 +142,9 @@ static OTHER_GSP: GspHal = GspHal {
     display: None,
     cpu_sequencer: false,
     graphics: GraphicsUnits { tpcs: &[1] },
-    vectors: Vectors { gsp_stall: GSP_STALL, non_stall },
+    vectors: Vectors { gsp_stall: GSP_STALL, non_stall, memory: 0x20 },
+    multiprocessor: GH100.multiprocessor,
+    memory: GH100.memory,
 };
 
 /// From the end of the last leaf down.

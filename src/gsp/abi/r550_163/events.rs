@@ -1,0 +1,36 @@
+//! Events: bodies.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::values::RcTriggered;
+use gpuvmk_chip::layout;
+
+/// A channel was stopped. Where it faulted is not said; no journal follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_rc_triggered_v17_02 {
+    pub nv2080EngineType: u32,
+    pub chid: u32,
+    pub exceptLevel: u32,
+    pub exceptType: u32,
+    pub scope: u32,
+    pub partitionAttributionId: u16,
+    pub pad: u16,
+    pub rcJournalBufferSize: u32,
+}
+layout!(rpc_rc_triggered_v17_02, 0x1c, exceptType @ 0xc, scope @ 0x10, partitionAttributionId @ 0x14);
+
+impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
+    fn from(event: RcTriggered) -> Self {
+        Self {
+            nv2080EngineType: event.engine_type,
+            chid: event.chid.0.into(),
+            exceptLevel: 0,
+            exceptType: event.except_type,
+            scope: 0,
+            partitionAttributionId: 0,
+            pad: 0,
+            rcJournalBufferSize: 0,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `GspSystemInfo`: what a driver knows of the host.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::values::Host;
+use gpuvmk_chip::layout;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct GspSystemInfo {
+    pub gpuPhysAddr: u64,
+    pub gpuPhysFbAddr: u64,
+    pub gpuPhysInstAddr: u64,
+    pub nvDomainBusDeviceFunc: u64,
+    /// `simAccessBufPhysAddr` to the end: a virtual GPU needs nothing of it.
+    pub rest: [u8; 0x350],
+}
+layout!(GspSystemInfo, 0x370, gpuPhysInstAddr @ 0x10, nvDomainBusDeviceFunc @ 0x18);
+
+/// Where the GPU is; nothing where `raw` is too short.
+pub fn decode(raw: &[u8]) -> Host {
+    GspSystemInfo::read_from_prefix(raw).map_or_else(
+        |_| Host::default(),
+        |(info, _)| Host {
+            bars: [info.gpuPhysAddr, info.gpuPhysFbAddr, info.gpuPhysInstAddr],
+            place: info.nvDomainBusDeviceFunc,
+        },
+    )
+}
