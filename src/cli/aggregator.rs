@@ -17,7 +17,7 @@ use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::{Chip, Face};
 use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rm::{HostPaths, RmConfig, RmDriver};
+use crate::gpu::rm::{HostPaths, RmConfig, TakenGpu};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::host::service_manager::Manager;
 use crate::host::socket_path::SocketSpec;
@@ -72,11 +72,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             confine()?;
             software(chip, vram, preemption, workers)?
         }
-        // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
+        // Who takes a real GPU becomes another user and looks around in the system first. Then it starts
+        // threads.
         Backend::Rm { device, chip, vram, uid } => {
-            let driver = nvidia(device, vram, chip, uid)?;
+            let taken = nvidia(device, vram, chip, uid)?;
             confine()?;
-            driver
+            let driver = taken.start().context("Cannot take the GPU")?;
+            (Box::new(driver) as Box<dyn GpuDriver>, None)
         }
         // A card's files are opened first; its driver starts a thread.
         Backend::Vfio { device, chip: _, ref init, ref vbios } => {
@@ -180,12 +182,11 @@ fn software(chip: Chip, vram: u64, preemption: Preemption, workers: Workers) -> 
 }
 
 /// Takes a GPU that NVIDIA's driver has.
-fn nvidia(device: Option<PciAddress>, vram: u64, chip: Option<Chip>, uid: u32) -> anyhow::Result<Physical> {
+fn nvidia(device: Option<PciAddress>, vram: u64, chip: Option<Chip>, uid: u32) -> anyhow::Result<TakenGpu> {
     let gpu = device.map(|address| address.to_string());
     let uid = rustix::process::geteuid().is_root().then_some(uid);
     let config = RmConfig { gpu, vram, chip, uid, paths: HostPaths::of_host() };
-    let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
-    Ok((Box::new(driver), None))
+    TakenGpu::open(&config).context("Cannot take the GPU")
 }
 
 /// Rights that an aggregator still needs once it is set up.
@@ -202,7 +203,7 @@ fn allowance(config: &GpuConfig) -> Allowance {
     if drives == Drives::RealGpu {
         paths.extend(nvidia_nodes().map(|path| PathRight { path, right: Right::Device }));
     }
-    Allowance { paths, descriptors: None, memory: None, drives }
+    Allowance { paths, descriptors: None, memory: None, drives, beside: 0 }
 }
 
 /// The nodes of the NVIDIA driver that the aggregator opens: the control node and one for each GPU.

@@ -104,5 +104,5 @@ fn allowance(config: &VmFile, args: &Args, given: bool) -> Allowance {
     }
     let recording = config.recorder();
     paths.extend(recording.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(memory), drives }
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(memory), drives, beside: 0 }
 }

@@ -69,5 +69,11 @@ const MEMORY: u64 = 512 << 20;
 fn allowance(args: &Args) -> Allowance {
     let own = args.backend.socket_path.iter();
     let paths = own.map(|own| PathRight { path: jail::folder(own), right: Right::Remove }).collect();
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(MEMORY), drives: Drives::Nothing }
+    Allowance {
+        paths,
+        descriptors: Some(DESCRIPTORS),
+        memory: Some(MEMORY),
+        drives: Drives::Nothing,
+        beside: 0,
+    }
 }

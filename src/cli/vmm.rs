@@ -121,7 +121,7 @@ fn allowance(config: &VmFile, args: &Args) -> Allowance {
         VmFile::Whole(_) => (Vec::new(), 0, Drives::MachineWithCard),
     };
     let memory = Some(MEMORY.saturating_add(processors).saturating_add(memory));
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives }
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives, beside: 0 }
 }
 
 /// Puts the terminal back as it was.

@@ -5,6 +5,16 @@ use std::io;
 /// Why there is no jail.
 #[derive(Debug, thiserror::Error)]
 pub enum JailError {
+    /// Threads run already, and would stay outside.
+    #[error(
+        "{others} other threads run before the jail closes, where {allowed} may: a fault of this program"
+    )]
+    Late {
+        /// Threads beside the caller.
+        others: usize,
+        /// How many there may be.
+        allowed: usize,
+    },
     /// A step that every kernel takes.
     #[error("{step} failed; `jail = \"off\"` does without the jail")]
     System {

@@ -52,6 +52,8 @@ pub struct Allowance {
     pub memory: Option<u64>,
     /// The hardware that it drives.
     pub drives: Drives,
+    /// Threads that run beside the caller now: none in a daemon. What runs before the jail stays outside.
+    pub beside: usize,
 }
 
 /// The jail of this process; unset where there is none.
@@ -85,16 +87,20 @@ pub fn raise_locked_memory() {
 }
 
 /// Gives up capabilities, files and network, and sets limits. From now on, [`enter`] works. To be called
-/// while there is one thread: others would keep what they have.
+/// before other threads are started: they would keep what they have.
 ///
 /// # Errors
-/// The kernel refuses. A kernel without Landlock is no error, but a warning.
+/// The kernel refuses, or there are other threads. A kernel without Landlock is no error, but a warning.
 pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
     if mode == Mode::Off {
         log::warn!("jail: off, by configuration");
         return Ok(());
     }
     let failed = |step| move |source| JailError::System { step, source };
+    let others = privileges::threads().map_err(failed("Counting threads"))?.saturating_sub(1);
+    if others > allowed.beside {
+        return Err(JailError::Late { others, allowed: allowed.beside });
+    }
     privileges::forget_backtraces();
     privileges::limit(Resource::Core, 0).map_err(failed("Forbidding core dumps"))?;
     match allowed.descriptors {

@@ -38,6 +38,11 @@ pub(super) fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
     }
 }
 
+/// Threads of this process, the caller among them.
+pub(super) fn threads() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
 /// Gives every capability up, also what programs that are executed could get.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;

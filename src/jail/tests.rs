@@ -22,3 +22,14 @@ fn threads_that_are_started_need_nothing_that_their_starter_lacks() {
         }
     }
 }
+
+#[test]
+fn jail_does_not_close_behind_threads_that_run_already() {
+    let allowed =
+        Allowance { paths: Vec::new(), descriptors: None, memory: None, drives: Drives::Nothing, beside: 0 };
+
+    // The harness has a thread beside this one.
+    let error = confine(Mode::Enforce, &allowed).unwrap_err();
+
+    assert!(matches!(error, JailError::Late { others: 1.., allowed: 0 }), "{error}");
+}

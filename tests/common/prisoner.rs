@@ -10,11 +10,14 @@
 )]
 
 use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Output};
 use std::sync::{Arc, Barrier};
 
+use gpuvmk::chip::addr::PAGE_SIZE;
 use gpuvmk::host::socket_path;
 use gpuvmk::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role, Rule};
+use gpuvmk::pci::mapping::{Access, Mapping, absent, create_memory_file, unbacked};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 const ROLE: &str = "GPUVMK_TEST_ROLE";
@@ -146,18 +149,39 @@ pub fn serve_sentence() {
     let name = role.thread().unwrap_or(role.name()).to_owned();
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let paths = vec![PathRight { path: ALLOWED.into(), right: Right::Device }];
-        let allowed = Allowance { paths, descriptors: None, memory: None, drives: Drives::Nothing };
+        let drives = Drives::Nothing;
+        // The harness has two threads.
+        let allowed = Allowance { paths, descriptors: None, memory: None, drives, beside: 2 };
+        let held = matches!(role, Role::Pinner | Role::CardPinner).then(guests_memory);
         jail::confine(mode, &allowed).unwrap();
         jail::enter(role);
-        act(role, &deed);
+        act(role, &deed, held.as_ref());
     });
     thread.unwrap().join().unwrap();
     eprintln!("{DONE}");
 }
 
-fn act(role: Role, deed: &str) {
+/// A page of a guest's memory that is there, in front of one that is not.
+fn guests_memory() -> OwnedFd {
+    absent::refuse_here().unwrap();
+    let file = create_memory_file(c"guest", 2 * PAGE_SIZE).unwrap();
+    rustix::io::pwrite(&file, &[1], 0).unwrap();
+    file
+}
+
+/// What is done with a guest's memory before a driver holds it in place.
+fn hold(file: &OwnedFd) {
+    assert_eq!(unbacked(file.as_fd(), 0, 2 * PAGE_SIZE, 0).unwrap(), PAGE_SIZE);
+    drop(Mapping::of_others(file.as_fd(), 0, PAGE_SIZE, Access::ReadWrite).unwrap());
+    drop(Mapping::of_file(file.as_fd(), 0, PAGE_SIZE, Access::ReadWrite).unwrap());
+}
+
+fn act(role: Role, deed: &str, held: Option<&OwnedFd>) {
     match deed {
-        "work" => work(role),
+        "work" => {
+            work(role);
+            held.into_iter().for_each(hold);
+        }
         "exit" => {
             eprintln!("{DONE}");
             std::process::exit(0);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::RmConfig;
 use super::client::Client;
 use super::device::{Device, DeviceFacts, address_of, architecture_name};
 use super::engine_table::EngineTable;
@@ -13,7 +14,7 @@ use super::inventory::elsewhere;
 use super::kernel::Kernel;
 use super::open_error::OpenError;
 use super::sys::{LoweredPrivileges, NodeKernel, is_root, lower};
-use super::{RmConfig, RmDriver};
+use super::taken::TakenGpu;
 use gpuvmk_chip::Chip;
 
 /// The NVIDIA driver, and who we are for it.
@@ -121,16 +122,16 @@ pub fn open_device(
     Ok((device, facts, table, chip))
 }
 
-impl RmDriver {
+impl TakenGpu {
     /// Takes a GPU: checks driver, user, GPU and free memory. Each failed check has its own message.
     ///
     /// # Errors
     /// See [`OpenError`]; the process is who it was then.
     pub fn open(config: &RmConfig) -> Result<Self, OpenError> {
         let opened = open_kernel(&config.paths, config.uid)?;
-        let driver = Self::on_kernel(&opened.kernel, config)?;
+        let taken = Self::on_kernel(&opened.kernel, config)?;
         opened.for_good()?;
-        Ok(driver)
+        Ok(taken)
     }
 
     /// The same on a kernel that is there.

@@ -14,17 +14,16 @@ use super::device::{Device, DeviceFacts, Doorbell};
 use super::engine_table::EngineTable;
 use super::events::Events;
 use super::open_error::OpenError;
-use super::pinner::{self, PinContext, Pinner};
+use super::pinner::Pinner;
 use super::space::{Memories, Space};
 use super::space_pages::PAGE_SHIFTS;
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{GRANULE, Vram};
 use super::windows::VA_BITS;
-use super::worker::{Work, Worker};
 use crate::scrub::ScrubReport;
 use crate::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Renewal, Revocation,
-    Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage, budget,
+    Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
@@ -39,9 +38,6 @@ const MAX_SPACES: usize = 2 * MAX_CHANNELS as usize + 1;
 /// Host memory for the runs of all spaces: half a million. Each may cost the driver a page table of 4 KiB or
 /// more.
 const TABLE_MEMORY: u64 = 64 << 20;
-
-/// Bytes for reading cleared memory back.
-const STAGING: u64 = 32 << 20;
 
 /// The threads that do long work, and the clock.
 pub(super) struct Helpers {
@@ -87,32 +83,7 @@ impl std::fmt::Debug for RmDriver {
 }
 
 impl RmDriver {
-    /// Takes a GPU that was found fit.
-    pub(super) fn new(
-        mut device: Device,
-        facts: DeviceFacts,
-        table: EngineTable,
-        chip: Chip,
-        vram: u64,
-    ) -> Result<Self, OpenError> {
-        let doorbell = Arc::new(device.doorbell(chip)?);
-        let lone = table.engine_type(Engine::COPY1).unwrap_or_default();
-        let worker = Worker::new(&mut device, chip, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
-            .map_err(|error| OpenError::Setup(Box::new(error)))?;
-        let wake = wake()?;
-        let context = PinContext {
-            kernel: device.client.shared_kernel(),
-            node: Arc::new(device.file().try_clone_to_owned()?),
-            client: device.client.root(),
-            device: device.device,
-            takes_holes: false,
-        };
-        let pinner = Box::new(pinner::start(&context, &wake)?);
-        let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
-        Self::with_helpers(device, doorbell, helpers, facts, (table, chip), vram)
-    }
-
-    /// The same with others to help it.
+    /// Drives a GPU that was found fit.
     pub(super) fn with_helpers(
         mut device: Device,
         doorbell: Arc<Doorbell>,

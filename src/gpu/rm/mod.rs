@@ -39,6 +39,7 @@ mod space;
 mod space_pages;
 mod sys;
 mod system;
+mod taken;
 mod vram;
 mod windows;
 mod worker;
@@ -55,6 +56,7 @@ pub use driver::RmDriver;
 pub use error::RmError;
 pub use host_paths::HostPaths;
 pub use open_error::OpenError;
+pub use taken::TakenGpu;
 
 use abi::RmStatus;
 use gpuvmk_chip::Chip;

@@ -14,7 +14,7 @@ pub use super::vram::{GRANULE, vram_params};
 pub use super::worker::{STAGING, VIDEO_VA, Work, Worker};
 
 use super::abi::Handle;
-use super::{OpenError, RmConfig, RmDriver};
+use super::{OpenError, RmConfig, RmDriver, TakenGpu};
 use crate::SpaceHandle;
 
 /// Takes a GPU of an NVIDIA driver that is open.
@@ -22,7 +22,7 @@ use crate::SpaceHandle;
 /// # Errors
 /// See [`OpenError`].
 pub fn open_driver(kernel: &Arc<dyn Kernel>, config: &RmConfig) -> Result<RmDriver, OpenError> {
-    RmDriver::on_kernel(kernel, config)
+    TakenGpu::on_kernel(kernel, config)?.start()
 }
 
 /// The GPU that a driver has.

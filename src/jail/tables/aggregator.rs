@@ -80,6 +80,8 @@ pub(crate) const PINNER: &[&[Rule]] = &[
             rare "needs NVIDIA's driver": "the driver's calls";
         SYS_statx rare "needs NVIDIA's driver": "how long a VM's memory is";
         SYS_fstatfs rare "needs NVIDIA's driver": "how large its pages are";
+        SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs NVIDIA's driver": "whether a file is memory";
+        SYS_fcntl(1 Test::int(F_GETFL)) rare "needs NVIDIA's driver": "whether its sender may write to it";
         SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
             rare "needs NVIDIA's driver": "a second descriptor of the same file";
         SYS_ioctl(1 Test::Is(0xc020_aa00))

@@ -14,7 +14,7 @@ use crate::rm::inventory::{Inventory, inventory_with};
 use crate::rm::kernel::Node;
 use crate::rm::mock::{Mock, classes_of};
 use crate::rm::open_error::OpenError;
-use crate::rm::{RmConfig, RmDriver};
+use crate::rm::{RmConfig, TakenGpu};
 use gpuvmk_chip::{Chip, Engine, Face};
 
 fn card(bus: u8) -> CardInfo {
@@ -23,7 +23,7 @@ fn card(bus: u8) -> CardInfo {
 
 /// The refusal, after which the kernel has no object of ours.
 fn refusal(mock: &Mock, config: &RmConfig) -> OpenError {
-    let error = RmDriver::on_kernel(&mock.kernel(), config).unwrap_err();
+    let error = TakenGpu::on_kernel(&mock.kernel(), config).unwrap_err();
     assert_eq!(mock.state().objects, BTreeMap::new(), "something is left after: {error}");
     error
 }
