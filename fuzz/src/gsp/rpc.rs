@@ -1,8 +1,12 @@
 //! RPCs: those that a driver makes, with things wrong, and any.
 
+mod driver;
+mod handles;
+
+use gpuvmk::gsp::abi;
 use gpuvmk::gsp::abi::common::classes::{
-    FERMI_VASPACE_A, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX, NV01_MEMORY_LIST_FBMEM,
-    NV01_MEMORY_LIST_SYSTEM, NV01_ROOT, NV20_SUBDEVICE_0,
+    FERMI_VASPACE_A, NV01_DEVICE_0, NV01_MEMORY_LIST_FBMEM, NV01_MEMORY_LIST_SYSTEM, NV01_ROOT,
+    NV20_SUBDEVICE_0,
 };
 use gpuvmk::gsp::abi::common::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
@@ -26,106 +30,16 @@ use gpuvmk::gsp::abi::r550_163::object::{
 };
 use gpuvmk::gsp::abi::r570_144::control as r570;
 use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
-use gpuvmk::gsp::abi::table::{ClassNumber, Control, Type};
-use gpuvmk::gsp::abi::{self, Abi};
-use gpuvmk::gsp::hal::{GH100, GspHal};
+use gpuvmk::gsp::abi::table::{Control, Type};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::gsp_queues::{Queues, sign};
 use crate::input::Input;
+use handles::{CHANNEL, CLIENTS, DEVICE, GROUP, SHARE, SPACE, SUBDEVICE, client, handle, words};
+
+pub(crate) use driver::Driver;
 
 pub(crate) const STATIC_INFO: u32 = NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO;
-
-/// Handles: two clients, then what lies below them.
-const CLIENTS: [u32; 4] = [0xc1d0_0000, 0xc1d0_0001, 0xc1e0_0004, 0xc1f0_0004];
-const DEVICE: u32 = 0xde1d_0000;
-const SUBDEVICE: u32 = 0x5d1d_0000;
-const SPACE: u32 = 0x90f1_0000;
-const CHANNEL: u32 = 0xf1f0_0000;
-/// A group of channels, and a share of its contexts.
-const GROUP: u32 = 0xa06c_0000;
-const SHARE: u32 = 0x9067_0000;
-const HANDLES: [u32; 11] = [
-    CLIENTS[0],
-    DEVICE,
-    SUBDEVICE,
-    SPACE,
-    CHANNEL,
-    CHANNEL + 1,
-    CHANNEL + 2,
-    GROUP,
-    SHARE,
-    0xabcd_0080,
-    0xabcd_2080,
-];
-
-/// What a driver speaks, and for which chip.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Driver {
-    pub abi: &'static Abi,
-    pub chip: &'static GspHal,
-}
-
-impl Driver {
-    /// A driver of a GH100 that speaks the version that is taken until it says which.
-    pub(crate) fn usual() -> Self {
-        Self { abi: abi::usual(), chip: &GH100 }
-    }
-
-    /// The classes of the chip, a channel's first.
-    fn chip_classes(self) -> Vec<u32> {
-        let classes = self.chip.classes();
-        classes.for_tenants().iter().map(|class| class.number).collect()
-    }
-
-    fn channel_class(self) -> u32 {
-        self.chip_classes()[0]
-    }
-
-    fn copy_class(self) -> u32 {
-        self.chip_classes()[1]
-    }
-
-    /// Any class that a driver allocates; channels often.
-    fn classes(self) -> Vec<u32> {
-        let mut all = vec![
-            NV01_ROOT,
-            NV01_DEVICE_0,
-            NV20_SUBDEVICE_0,
-            FERMI_VASPACE_A,
-            self.channel_class(),
-            NV01_EVENT,
-            NV01_EVENT_KERNEL_CALLBACK_EX,
-            NV01_MEMORY_LIST_SYSTEM,
-            NV01_MEMORY_LIST_FBMEM,
-        ];
-        all.extend(self.chip_classes());
-        all.extend(self.abi.classes().filter_map(|class| match class.number {
-            ClassNumber::Fixed(number) => Some(number),
-            _ => None,
-        }));
-        all.extend(self.chip.classes().display.map(|class| class.number));
-        all
-    }
-
-    /// What a channel is allocated with: the newest version's begins with that of all.
-    fn channel(self, parameters: &NV_CHANNEL_ALLOC_PARAMS) -> Vec<u8> {
-        let known = self.abi.classes().find(|class| class.object() == Type::Channel);
-        let size = known.map_or(0, |class| class.size);
-        parameters.as_bytes().get(..size).unwrap_or(parameters.as_bytes()).to_vec()
-    }
-
-    fn root(self, client: u32) -> Vec<u8> {
-        let mut parameters = vec![0; self.abi.client_parameters];
-        parameters[..4].copy_from_slice(&client.to_le_bytes());
-        parameters
-    }
-
-    /// What a driver says first: the length says which version it speaks.
-    pub(crate) fn hello(self, queues: &Queues) -> Vec<u8> {
-        queues.record(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, &vec![0; self.abi.system_info])
-    }
-}
 
 pub(super) type MakeRecord = Box<dyn Fn(&Queues) -> Vec<u8>>;
 
@@ -307,10 +221,6 @@ pub(crate) fn record(input: &mut Input<'_>, queues: &Queues, driver: Driver) -> 
 const ELEMENT_HEADER: usize = 0x30;
 const HEADER_LENGTH: usize = ELEMENT_HEADER + 8;
 
-fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
-    words.as_bytes().to_vec()
-}
-
 /// One more name of an object.
 fn duplicate(input: &mut Input<'_>) -> Vec<u8> {
     let source = input.pick(&[SPACE, GROUP, SHARE, CHANNEL]);
@@ -329,18 +239,6 @@ fn page_directory(input: &mut Input<'_>) -> Vec<u8> {
 /// A body that needs more than one element, or more than one record.
 fn large(input: &mut Input<'_>) -> Vec<u8> {
     vec![input.u8(); input.pick(&[0x10, 0x1000, 0x8000, 0xffb0])]
-}
-
-fn handle(input: &mut Input<'_>) -> u32 {
-    if input.below(16) == 15 { input.u32() } else { input.pick(&HANDLES) }
-}
-
-fn client(input: &mut Input<'_>) -> u32 {
-    if input.below(8) == 7 {
-        input.u32()
-    } else {
-        input.pick(&[CLIENTS[0], CLIENTS[0], CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3]])
-    }
 }
 
 fn free(input: &mut Input<'_>) -> Vec<u8> {

@@ -4,30 +4,29 @@
 //! (an RPC or a piece of one) takes whole elements in a row and wraps at the end of the ring. Each side keeps
 //! its own pointer and only publishes it; of the guest's memory nothing is used that was not copied first.
 
+mod record;
+mod ring;
 mod state;
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::common::calls;
 use crate::abi::common::queue::{
-    GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, MSGQ_FLAGS_SWAP_RX,
-    NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
+    GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, NV_VGPU_MSG_SIGNATURE_VALID,
+    RPC_HEADER_VERSION, checksum, msgqTxHeader,
 };
 use crate::abi::common::rpc::{NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC};
 use crate::abi::values::QueueArguments;
 use crate::model::error::{BootError, Refused};
 use crate::model::shared::SharedMemory;
 use gpuvmk_backend::{GspBackend, NoTarget};
-use gpuvmk_chip::addr::PAGE_SIZE;
 
+use record::{HEADERS, RPC_HEADER, elements_of, pieces_of, record, split};
+use ring::{Ring, ring};
 pub use state::{QueueRingState, QueuesState};
 
 /// Offset of the write pointer in a queue's header.
 const WRITE_POINTER: u64 = 0x10;
-/// Bytes of both headers of a record.
-const HEADERS: usize = size_of::<GSP_MSG_QUEUE_ELEMENT>() + size_of::<rpc_message_header_v03_00>();
-/// Bytes of a record's RPC header.
-const RPC_HEADER: usize = size_of::<rpc_message_header_v03_00>();
 
 /// A piece of an RPC, as it was in the queue.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,15 +56,6 @@ impl From<NoTarget> for Unsent {
     fn from(_: NoTarget) -> Self {
         Self::NoMemory
     }
-}
-
-/// Where a ring lies in shared memory.
-#[derive(Clone, Copy, Debug)]
-struct Ring {
-    header: u64,
-    entries: u64,
-    count: u32,
-    reader: u64,
 }
 
 /// Where queues are, and how far they were read and written: enough to go on with them after a suspension.
@@ -372,114 +362,4 @@ impl Queues {
         self.memory.write(back, start, part)?;
         self.memory.write(back, self.messages.entries, wrapped)
     }
-}
-
-impl Ring {
-    /// Elements from `from` on to `to`, 0 when they are the same.
-    const fn distance(&self, from: u32, to: u32) -> u32 {
-        if to >= from { to - from } else { self.count.saturating_sub(from).saturating_add(to) }
-    }
-
-    /// Elements that may be written: all but those not read yet, and one.
-    const fn free(&self, write: u32, reader: u32) -> u32 {
-        self.count.saturating_sub(1).saturating_sub(self.distance(reader, write))
-    }
-
-    /// The element `elements` further on.
-    const fn after(&self, from: u32, elements: u32) -> u32 {
-        // Both are at most the count, which is small.
-        from.wrapping_add(elements) % self.count
-    }
-
-    /// Offset of byte `skip` of the record at element `first`, and the bytes up to the end of the ring.
-    fn place(&self, first: u32, skip: usize) -> (u64, usize) {
-        // CAST: widening.
-        let begin = u64::from(first).saturating_mul(PAGE_SIZE).saturating_add(skip as u64);
-        let room = u64::from(self.count).saturating_mul(PAGE_SIZE).saturating_sub(begin);
-        (self.entries.saturating_add(begin), usize::try_from(room).unwrap_or(usize::MAX))
-    }
-}
-
-/// Checks what a queue's header says of a queue of `size` bytes at `offset`.
-fn ring(header: &msgqTxHeader, offset: u64, size: u64, memory: u64) -> Result<Ring, BootError> {
-    let page = u64::from(header.msgSize);
-    let entries = u64::from(header.entryOff);
-    if header.version != 0 || page != PAGE_SIZE || header.flags & MSGQ_FLAGS_SWAP_RX == 0 {
-        return Err(BootError::Arguments(
-            "the command queue must be of version 0, with elements of 4096 bytes and swapped read pointers",
-        ));
-    }
-    let reader = u64::from(header.rxHdrOff);
-    if !offset.is_multiple_of(PAGE_SIZE)
-        || entries == 0
-        || !entries.is_multiple_of(PAGE_SIZE)
-        // CAST: widening.
-        || reader < size_of::<msgqTxHeader>() as u64
-        || reader.saturating_add(4) > entries
-        || offset.checked_add(size).is_none_or(|end| end > memory)
-    {
-        return Err(BootError::Arguments("a queue's header or entries do not fit its memory"));
-    }
-    let room = size.saturating_sub(entries) / PAGE_SIZE;
-    let count = u64::from(header.msgCount).min(room);
-    if count < 2 {
-        return Err(BootError::Arguments("a queue must have at least two elements"));
-    }
-    Ok(Ring {
-        header: offset,
-        entries: offset.saturating_add(entries),
-        count: u32::try_from(count).unwrap_or(u32::MAX),
-        reader: offset.saturating_add(reader),
-    })
-}
-
-/// Both headers of a record.
-fn split(raw: &[u8]) -> Option<(GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00)> {
-    let (element, rest) = GSP_MSG_QUEUE_ELEMENT::read_from_prefix(raw).ok()?;
-    let (rpc, _) = rpc_message_header_v03_00::read_from_prefix(rest).ok()?;
-    Some((element, rpc))
-}
-
-/// Bytes of the records that a body of `bytes` bytes is sent in.
-fn pieces_of(bytes: usize) -> impl Iterator<Item = usize> {
-    const MOST: usize = GSP_MSG_QUEUE_RPC_SIZE_MAX - RPC_HEADER;
-    let (full, rest) = (bytes / MOST, bytes % MOST);
-    let last = (rest > 0 || bytes == 0).then_some(rest);
-    std::iter::repeat_n(MOST, full).chain(last)
-}
-
-/// Elements that a record of `bytes` bytes takes.
-fn elements_of(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(GSP_PAGE_SIZE)).unwrap_or(u32::MAX)
-}
-
-/// A record with its headers and a right checksum, padded to whole words.
-fn record(function: u32, sequence: u32, result: u32, number: u32, body: &[u8]) -> Vec<u8> {
-    let total = HEADERS.saturating_add(body.len());
-    let length = RPC_HEADER.saturating_add(body.len());
-    let rpc = rpc_message_header_v03_00 {
-        header_version: RPC_HEADER_VERSION,
-        signature: NV_VGPU_MSG_SIGNATURE_VALID,
-        length: u32::try_from(length).unwrap_or(u32::MAX),
-        function,
-        rpc_result: result,
-        rpc_result_private: result,
-        sequence,
-        spare: 0,
-    };
-    let mut element = GSP_MSG_QUEUE_ELEMENT {
-        authTagBuffer: [0; 16],
-        aadBuffer: [0; 16],
-        checkSum: 0,
-        seqNum: number,
-        elemCount: elements_of(total),
-        pad: 0,
-    };
-    let assemble = |element: &GSP_MSG_QUEUE_ELEMENT| {
-        let mut raw = [element.as_bytes(), rpc.as_bytes(), body].concat();
-        raw.resize(total.next_multiple_of(8), 0);
-        raw
-    };
-    element.checkSum = checksum(&assemble(&element));
-    assemble(&element)
 }

@@ -6,7 +6,8 @@ use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use super::{Queues, Ring};
+use super::Queues;
+use super::ring::Ring;
 use crate::model::shared::SharedMemory;
 
 /// State of [`Queues`].
