@@ -41,8 +41,6 @@ pub(crate) struct Codec {
 }
 
 const OFFSET: Bits = Bits::new(38, 16);
-/// LDCU counts bytes from one bit lower.
-const OFFSET_UNIFORM: Bits = Bits::new(37, 17);
 const BANK: Bits = Bits::new(54, 5);
 
 fn signed(value: u64, len: u8) -> i64 {
@@ -148,13 +146,23 @@ impl Codec {
                 base: Reg(word.small(Bits::new(24, 8))),
                 offset: offset(signed(word.get(OFFSET), 16)),
             },
-            SlotKind::ConstMemoryUniform => Operand::ConstAtUniform {
+            SlotKind::ConstMemoryUniform(at) => Operand::ConstAtUniform {
                 bank: word.small(BANK),
                 base: self.ureg(word, 24),
-                offset: offset(signed(word.get(OFFSET_UNIFORM), 17)),
+                offset: offset(signed(word.get(at), at.len)),
             },
             SlotKind::ConstPlain => Operand::Const {
                 bank: word.small(BANK),
+                offset: (word.get(OFFSET) & 0xffff) as u16,
+                modifiers: SourceModifiers::default(),
+            },
+            SlotKind::BindlessMemory => Operand::BindlessAt {
+                handle: self.ureg(word, 24),
+                base: Reg(word.small(Bits::new(64, 8))),
+                offset: offset(signed(word.get(OFFSET), 16)),
+            },
+            SlotKind::BindlessPlain => Operand::Bindless {
+                handle: self.ureg(word, 24),
                 offset: (word.get(OFFSET) & 0xffff) as u16,
                 modifiers: SourceModifiers::default(),
             },
@@ -236,11 +244,18 @@ impl Codec {
                 .with(BANK, bank.into())
                 .with(Bits::new(24, 8), base.0.into())
                 .with(OFFSET, i64::from(offset).cast_unsigned()),
-            (SlotKind::ConstMemoryUniform, Operand::ConstAtUniform { bank, base, offset }) => self
+            (SlotKind::ConstMemoryUniform(at), Operand::ConstAtUniform { bank, base, offset }) => self
                 .put_ureg(word.with(BANK, bank.into()), 24, base)
-                .with(OFFSET_UNIFORM, i64::from(offset).cast_unsigned()),
+                .with(at, i64::from(offset).cast_unsigned()),
             (SlotKind::ConstPlain, Operand::Const { bank, offset, .. }) => {
                 word.with(BANK, bank.into()).with(OFFSET, offset.into())
+            }
+            (SlotKind::BindlessMemory, Operand::BindlessAt { handle, base, offset }) => self
+                .put_ureg(word, 24, handle)
+                .with(Bits::new(64, 8), base.0.into())
+                .with(OFFSET, i64::from(offset).cast_unsigned()),
+            (SlotKind::BindlessPlain, Operand::Bindless { handle, offset, .. }) => {
+                self.put_ureg(word, 24, handle).with(OFFSET, offset.into())
             }
             _ => return None,
         })
@@ -303,10 +318,12 @@ impl Codec {
                     | memory.stride.map_or(0, Bits::mask)
             }
             SlotKind::ConstMemory => constant | Bits::new(24, 8).mask(),
-            SlotKind::ConstMemoryUniform => {
-                BANK.mask() | OFFSET_UNIFORM.mask() | uniform(24, self.arch).mask()
-            }
+            SlotKind::ConstMemoryUniform(at) => BANK.mask() | at.mask() | uniform(24, self.arch).mask(),
             SlotKind::ConstPlain => constant,
+            SlotKind::BindlessMemory => {
+                OFFSET.mask() | uniform(24, self.arch).mask() | Bits::new(64, 8).mask()
+            }
+            SlotKind::BindlessPlain => OFFSET.mask() | uniform(24, self.arch).mask(),
         }
     }
 }

@@ -120,6 +120,10 @@ modifiers! {
         Clear "CLEAR",
         /// Every lane sleeps as long (NANOSLEEP).
         WarpWide "WARP",
+        /// Who arrives is not waited for in later phases (SYNCS).
+        OptOut "OPTOUT",
+        /// The warp may sleep until the phase ends (SYNCS).
+        TryWait "TRYWAIT",
         /// The L1 cache is bypassed (LDGSTS).
         Bypass "BYPASS",
         /// Signed values (DP4A's first source).
@@ -184,6 +188,8 @@ modifiers! {
     }
     /// Compare and swap: plain, or told by a predicate-like result.
     CasMode { Cas "CAS", CastSpin "CAST.SPIN" }
+    /// How many arrive, and how many bytes are waited for besides: none, or as a register says (SYNCS).
+    Arrivals { A1Tr "", A1T0 "A1T0", A0T1 "A0T1", A0Tr "A0TR", A0Tx "A0TX", ArT0 "ART0" }
     /// Order and scope of a memory access.
     Order {
         Weak "", ConstantPrivate "CONSTANT.PRIVATE", ConstantCta "CONSTANT.CTA", ConstantCtaPrivate "CONSTANT.CTA.PRIVATE",

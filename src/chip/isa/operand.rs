@@ -120,6 +120,15 @@ pub enum Operand {
         /// Bytes, signed.
         offset: i32,
     },
+    /// Constant memory at `base + offset` of the buffer whose handle is in a pair of uniform registers (LDC).
+    BindlessAt {
+        /// Pair with the handle.
+        handle: UReg,
+        /// Register with the per-lane part.
+        base: Reg,
+        /// Bytes, signed.
+        offset: i32,
+    },
     /// Constant memory at `base + offset` of a bank (LDCU).
     ConstAtUniform {
         /// Bank.

@@ -93,6 +93,10 @@ impl Instruction {
             Operand::Bindless { handle, offset, modifiers } => {
                 wrapped(&format!("cx[{}][{offset:#x}]", uniform(handle)), "", modifiers, not)
             }
+            Operand::BindlessAt { handle, base, offset } => {
+                let base = (base != Reg::ZERO).then(|| register(base));
+                bindless_memory(&uniform(handle), base, offset)
+            }
             Operand::ConstAt { bank, base, offset } => {
                 constant_memory(bank, (base != Reg::ZERO || offset == 0).then(|| register(base)), offset)
             }
@@ -128,14 +132,14 @@ impl Instruction {
             base = format!("{base}.X{}", memory.stride);
         }
         base.push_str(rules::base_suffix(self, memory));
-        let uniform_used = memory.uniform.filter(|reg| *reg != UReg::ZERO);
+        let uniform_part = rules::uniform_of_address(self, memory);
         if memory.base != Reg::ZERO
-            || (uniform_used.is_none() && memory.offset == 0)
+            || (uniform_part.is_none() && memory.offset == 0)
             || memory.descriptor.is_some()
         {
             parts.push(base);
         }
-        if let Some(reg) = rules::uniform_of_address(self, memory) {
+        if let Some(reg) = uniform_part {
             parts.push(reg);
         }
         if memory.offset != 0 {
@@ -145,6 +149,14 @@ impl Instruction {
         let printed = memory.descriptor.filter(|_| self.arch >= Arch::Sm90);
         let descriptor = printed.map(|reg| format!("desc[{}]", uniform(reg))).unwrap_or_default();
         format!("{descriptor}[{inner}]")
+    }
+}
+
+fn bindless_memory(handle: &str, base: Option<String>, offset: i32) -> String {
+    match base {
+        Some(base) if offset == 0 => format!("cx[{handle}][{base}]"),
+        Some(base) => format!("cx[{handle}][{base}+{}]", number::signed(offset.into())),
+        None => format!("cx[{handle}][{}]", number::signed(offset.into())),
     }
 }
 

@@ -156,10 +156,14 @@ pub enum SlotKind {
     Memory(Memory),
     /// Constant memory: bank 58:54, signed offset 53:38, register 31:24.
     ConstMemory,
-    /// The same with a uniform register.
-    ConstMemoryUniform,
+    /// The same with a uniform register, and its offset somewhere.
+    ConstMemoryUniform(Bits),
     /// Constant bank and offset without a register (ULDC).
     ConstPlain,
+    /// Constant memory of a handle in 31:24: signed offset 53:38, register 71:64.
+    BindlessMemory,
+    /// The same without a register.
+    BindlessPlain,
 }
 
 /// Fields of a memory operand. The base is in bits 31:24.

@@ -1,6 +1,7 @@
 //! Instructions, one after the other.
 
 mod atomic;
+mod bindless;
 mod context;
 mod control;
 mod convert;
@@ -10,6 +11,7 @@ mod float;
 mod half;
 mod integer;
 mod memory;
+mod phase;
 mod quick;
 mod special;
 mod tensor;
@@ -70,9 +72,9 @@ pub(crate) fn in_page(
         if !offset.is_multiple_of(INSTRUCTION) {
             return Err(Cause::Exception(Exception::MisalignedPc));
         }
-        let op = match page.ops.get(index) {
-            Some(Ok(op)) => op,
-            Some(Err(cause)) => return Err(*cause),
+        let (op, bindless) = match page.op(index) {
+            Some(Ok(found)) => found,
+            Some(Err(cause)) => return Err(cause),
             None => return Ok(None),
         };
         warp.count += 1;
@@ -80,6 +82,20 @@ pub(crate) fn in_page(
         let mask = match (op.uniform, guard) {
             (true, 1..) => ALL,
             _ => guard,
+        };
+        let own;
+        let (op, pool) = match bindless {
+            Some(found) if mask != 0 => match bindless::prepare(warp, context, found, pool, mask)? {
+                Some(prepared) => {
+                    own = prepared;
+                    (&own.0, &own.1[..])
+                }
+                None => {
+                    warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
+                    continue;
+                }
+            },
+            _ => (op, pool),
         };
         match step(warp, context, op, pool, mask)? {
             Flow::Next => warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION),
@@ -138,6 +154,9 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         | O::AtomsCas
         | O::AtomsPopcInc => {
             atomic::run(warp, context, op, pool, mask)?;
+        }
+        O::AtomsArrive | O::SyncsExch | O::SyncsArrive | O::SyncsPhasechk => {
+            phase::run(warp, context, op, pool, mask)?;
         }
         O::Vote | O::Voteu | O::Match | O::Redux | O::Shfl | O::R2ur | O::Elect | O::Fswzadd => {
             cross::run(warp, op, pool, mask)?;

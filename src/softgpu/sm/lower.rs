@@ -2,12 +2,14 @@
 
 mod detail;
 mod formats;
+mod phases;
 mod products;
 
 use std::collections::HashMap;
 
 use gpuvmk_isa::{Half, Instruction, Opcode, Operand, Reg, Role, SourceModifiers};
 
+use crate::bindless::BOUND;
 use crate::fault::{Cause, Exception};
 use crate::launch::Constants;
 use crate::numerics::half::Swizzle;
@@ -100,7 +102,22 @@ impl Lower<'_> {
                 let high = if wide { self.pool.row(high) } else { ZERO_ROW };
                 Self::modified(row, high, modifiers)
             }
+            Some(Operand::Bindless { modifiers, .. }) => {
+                Self::modified(BOUND, if wide { BOUND + 1 } else { ZERO_ROW }, modifiers)
+            }
             Some(_) => return Err(Cause::Exception(Exception::IllegalEncoding)),
+        })
+    }
+
+    /// The row of the handle and the offset of a constant whose buffer is known when it runs.
+    pub fn bindless(instruction: &Instruction) -> Option<(u16, u32)> {
+        [Role::A, Role::B, Role::C, Role::Address].into_iter().find_map(|role| {
+            match instruction.operand(role)? {
+                Operand::Bindless { handle, offset, .. } => Some((Self::uniform(handle.0), offset.into())),
+                // The offset is in the load's own modifiers.
+                Operand::BindlessAt { handle, .. } => Some((Self::uniform(handle.0), 0)),
+                _ => None,
+            }
         })
     }
 

@@ -5,6 +5,7 @@
 //! memory of its CTA and what its view of memory allows; a grid holds 64 CTAs and 64 MiB of decoded code
 //! at most.
 
+mod bindless;
 mod crew;
 mod cta;
 mod exec;

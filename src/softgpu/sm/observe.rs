@@ -144,11 +144,12 @@ pub(crate) fn run(
         }
         let base = group.pc & !(PAGE - 1);
         let page = code.page(base, context.program, context.view)?;
-        let op = usize::try_from((group.pc - base) / INSTRUCTION).ok().and_then(|index| page.ops.get(index));
-        let Some(Ok(op)) = op.copied() else {
+        let op = usize::try_from((group.pc - base) / INSTRUCTION).ok().and_then(|index| page.op(index));
+        let Some(Ok((op, _))) = op else {
             let turn = twin.in_page(warp, context, page, base, &mut [1, fairness])?;
             return Ok(turn.unwrap_or(Turn::Quantum));
         };
+        let op = *op;
         let shared = shared(warp, context, &op, &page.pool);
         let lanes = warp.lanes(op.guard) & group.mask;
         let (rows, flags, count) = (warp.registers().to_vec(), *warp.predicates(), warp.count);

@@ -159,6 +159,24 @@ pub struct Dot {
     pub signed: (bool, bool),
 }
 
+/// What is done to a barrier in shared memory (mbarrier).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phased {
+    /// The warp puts another word there.
+    Exchange,
+    /// Lanes arrive: one each, or as many as a register says.
+    Arrive {
+        /// As a register says.
+        several: bool,
+        /// They are not waited for in later phases.
+        leave: bool,
+        /// The word is one of Ampere's.
+        ampere: bool,
+    },
+    /// Whether a phase is over.
+    Check,
+}
+
 /// Modifiers of an operation, by what it is.
 #[derive(Clone, Copy, Debug)]
 pub enum Detail {
@@ -241,6 +259,8 @@ pub enum Detail {
     Asked(Place, Space),
     /// Constant memory: bank, offset, words.
     Constant(u8, i32, Unit),
+    /// What is done to a barrier in shared memory.
+    Phase(Place, Phased),
     /// An atomic; the flag says that CAS tells whether it swapped.
     Atomic(Place, AtomicOp, AtomicType, bool),
     /// Where control goes.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuvmk_isa::{Arch, Word, decode};
 
+use crate::bindless::Bindless;
 use crate::fault::Cause;
 use crate::launch::Constants;
 use crate::lower::{Lower, Pool};
@@ -31,6 +32,22 @@ pub(crate) struct Page {
     /// The same instructions, those that have a form of their own.
     pub quick: Vec<Quick>,
     pub pool: Vec<Row>,
+    /// Operations with constants of buffers whose handles are in registers, with their places.
+    pub bindless: Vec<(usize, Bindless)>,
+}
+
+impl Page {
+    /// The operation at a place, and where its constants are, if that is to be found out first.
+    #[inline(always)]
+    pub fn op(&self, index: usize) -> Option<Result<(&Op, Option<&Bindless>), Cause>> {
+        match self.ops.get(index)? {
+            Ok(op) => Some(Ok((op, None))),
+            Err(cause) => Some(match self.bindless.iter().find(|(at, _)| *at == index) {
+                Some((_, found)) => Ok((&found.op, Some(found))),
+                None => Err(*cause),
+            }),
+        }
+    }
 }
 
 /// The pages of code that a worker ran last, each in its place.
@@ -88,13 +105,23 @@ impl Program {
     fn decode(&self, words: &[u32]) -> Page {
         let mut pool = Pool::default();
         let mut lower = Lower { registers: self.registers, constants: &self.constants, pool: &mut pool };
-        let instruction = |words: &[u32]| {
+        let (mut ops, mut bindless) = (Vec::new(), Vec::new());
+        for (index, words) in words.chunks_exact(4).enumerate() {
             let word = words.iter().rev().fold(0_u128, |word, next| word << 32 | u128::from(*next));
-            let instruction = decode(self.arch, Word(word)).map_err(|_| Cause::NoInstruction(word))?;
-            lower.instruction(&instruction)
-        };
-        let ops: Vec<_> = words.chunks_exact(4).map(instruction).collect();
+            let Ok(instruction) = decode(self.arch, Word(word)) else {
+                ops.push(Err(Cause::NoInstruction(word)));
+                continue;
+            };
+            let op = lower.instruction(&instruction);
+            match (op, Lower::bindless(&instruction)) {
+                (Ok(op), Some((handle, offset))) => {
+                    bindless.push((index, Bindless { op, handle, offset }));
+                    ops.push(Err(Cause::NotExecuted(op.opcode)));
+                }
+                (op, _) => ops.push(op),
+            }
+        }
         let of = |op: &Result<Op, Cause>| op.as_ref().map_or(Quick::NONE, |op| Quick::of(op, self.registers));
-        Page { quick: ops.iter().map(of).collect(), ops, pool: pool.rows }
+        Page { quick: ops.iter().map(of).collect(), ops, pool: pool.rows, bindless }
     }
 }

@@ -11,7 +11,10 @@ use crate::row::{Form, Number, Place, Slot};
 /// Guards of uniform operations are uniform predicates.
 pub(crate) fn guard_is_uniform(instruction: &Instruction) -> bool {
     let name = instruction.row.mnemonic;
-    name.starts_with('U') || name.starts_with("VOTEU") || name.starts_with("LDCU")
+    name.starts_with('U')
+        || name.starts_with("SYNCS.EXCH")
+        || name.starts_with("VOTEU")
+        || name.starts_with("LDCU")
 }
 
 /// Mnemonic with modifiers.
@@ -159,8 +162,16 @@ pub(crate) const fn base_suffix(instruction: &Instruction, memory: &Address) -> 
 }
 
 /// The uniform part of an address.
-pub(crate) fn uniform_of_address(_: &Instruction, memory: &Address) -> Option<String> {
-    memory.uniform.filter(|reg| *reg != UReg::ZERO).map(uniform)
+pub(crate) fn uniform_of_address(instruction: &Instruction, memory: &Address) -> Option<String> {
+    let always = matches!(
+        instruction.opcode(),
+        Opcode::AtomsPopcInc
+            | Opcode::AtomsArrive
+            | Opcode::SyncsArrive
+            | Opcode::SyncsPhasechk
+            | Opcode::SyncsCctl
+    );
+    memory.uniform.filter(|reg| always || *reg != UReg::ZERO).map(uniform)
 }
 
 /// Packed operands are bfloat16.

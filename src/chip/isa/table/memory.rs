@@ -141,12 +141,24 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Atoms, 0x38c, SM80TO89, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x98c, SM90, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x198c, SM90, WHOLE, &[D, shared(64), DATA], &[OP4, ATOMIC]),
-    row(O::AtomsPopcInc, 0xf8c, ALL, WHOLE, &[D, SHARED], &[])
+    row(O::AtomsPopcInc, 0x1f8c, SM80TO89, WHOLE, &[D, shared(64)], &[])
+        .named("ATOMS.POPC.INC.32")
+        .fixed(&[(bits(87, 4), 10)]),
+    row(O::AtomsPopcInc, 0x1f8c, SM90, WHOLE, &[D, shared(64)], &[])
         .named("ATOMS.POPC.INC.32")
         .fixed(&[(bits(87, 4), 11)]),
-    row(O::AtomsPopcInc, 0x1f8c, ALL, WHOLE, &[D, shared(64)], &[])
-        .named("ATOMS.POPC.INC.32")
-        .fixed(&[(bits(87, 4), 11)]),
+    row(O::AtomsArrive, 0x1f8c, SM80TO89, WHOLE, &[D, shared(64)], &[])
+        .named("ATOMS.ARRIVE.64")
+        .fixed(&[(bits(73, 3), 2), (bits(87, 4), 9)]),
+    row(O::SyncsExch, 0x15b2, HOPPER, WHOLE, &[UD, SYNCS_UNIFORM, ureg(Role::Data, 32)], &[])
+        .named("SYNCS.EXCH.64")
+        .fixed(&[(bits(72, 1), 1)]),
+    row(O::SyncsArrive, 0x19a7, HOPPER, WHOLE, &[D, SYNCS, DATA], &[flag(K::OptOut, 75), ARRIVALS])
+        .named("SYNCS.ARRIVE.TRANS64"),
+    row(O::SyncsPhasechk, 0x15a7, HOPPER, WHOLE, &[PD0, SYNCS, DATA], &[flag(K::TryWait, 72)])
+        .named("SYNCS.PHASECHK.TRANS64")
+        .fixed(&[(bits(70, 1), 1)]),
+    row(O::SyncsCctl, 0x19b1, HOPPER, WHOLE, &[SYNCS], &[]).named("SYNCS.CCTL.IV"),
     row(O::AtomsCas, 0x38d, ALL, WHOLE, &[D, SHARED, DATA, SWAP], CAST).named("ATOMS"),
     row(O::AtomsCas, 0x58d, SM100, WHOLE, &[PD0, SHARED, DATA, SWAP], CAST).named("ATOMS"),
     row(
@@ -157,8 +169,27 @@ pub(crate) static ROWS: &[Row] = &[
         &[D, any(Role::Address, SlotKind::ConstMemory)],
         &[f(K::Index, 78, 2), TYPE],
     ),
+    row(O::Ldc, 0x1582, TO90, WHOLE, &[D, any(Role::Address, SlotKind::BindlessMemory)], &[TYPE]),
     row(O::Uldc, 0xab9, TO90, WHOLE, &[UD, any(Role::Address, SlotKind::ConstPlain)], &[TYPE]),
-    row(O::Ldcu, 0x17ac, SM100, WHOLE, &[UD, any(Role::Address, SlotKind::ConstMemoryUniform)], &[TYPE]),
+    row(O::Uldc, 0x1ab9, TO90, WHOLE, &[UD, any(Role::Address, SlotKind::BindlessPlain)], &[TYPE]),
+    row(O::Uldc, 0x1ab9, TO90, WHOLE, &[UD, any(Role::Address, SlotKind::BindlessPlain)], &[TYPE])
+        .fixed(NO_THIRD),
+    row(
+        O::Uldc,
+        0x1abb,
+        TO90,
+        WHOLE,
+        &[UD, any(Role::Address, SlotKind::ConstMemoryUniform(bits(38, 16)))],
+        &[TYPE],
+    ),
+    row(
+        O::Ldcu,
+        0x17ac,
+        SM100,
+        WHOLE,
+        &[UD, any(Role::Address, SlotKind::ConstMemoryUniform(bits(37, 17)))],
+        &[TYPE],
+    ),
     row(
         O::Ldgsts,
         0x1fae,
@@ -191,6 +222,10 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Qspc, 0x19aa, ALL, WHOLE, &[PD0, D, plus(32)], QSPC),
 ];
 
+/// Barriers in shared memory (mbarrier).
+const SYNCS: Slot = memory(Memory { uniform: Some(64), ..PLAIN });
+const SYNCS_UNIFORM: Slot = memory(Memory { uniform: Some(24), base: Option::None, ..PLAIN });
+const ARRIVALS: Field = f(K::Arrivals, 84, 3);
 /// Where float atomics of Blackwell have that bit.
 const DESC100_FLOAT: &[(crate::Bits, u64)] = &[(bits(90, 1), 1)];
 const DESC81: &[(crate::Bits, u64)] = &[(bits(81, 1), 1)];

@@ -18,6 +18,7 @@ pub(super) const fn is_control(opcode: O) -> bool {
         opcode,
         O::Bra
             | O::Brx
+            | O::Brxu
             | O::Jmp
             | O::CallRel
             | O::CallAbs
@@ -49,10 +50,9 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         (O::CallRel, Detail::Target(distance)) => {
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), mask);
         }
-        (O::Jmp | O::CallAbs, Detail::Target(target)) => {
-            branch(warp, next, target.cast_unsigned(), mask);
-        }
-        (O::Brx | O::RetRel, Detail::Target(distance)) => {
+        (O::Jmp, Detail::Target(target)) => branch(warp, next, target.cast_unsigned(), mask),
+        (O::CallAbs, Detail::Target(base)) => scatter(warp, op, pool, mask, base.cast_unsigned()),
+        (O::Brx | O::Brxu | O::RetRel, Detail::Target(distance)) => {
             scatter(warp, op, pool, mask, next.wrapping_add(distance.cast_unsigned()));
         }
         (O::RetAbs, Detail::Target(distance)) => scatter(warp, op, pool, mask, distance.cast_unsigned()),
@@ -117,7 +117,10 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             return Ok(Flow::Next);
         }
         (O::Endcollective, _) => return Ok(Flow::Next),
-        (O::Nop | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar, Detail::None) => {
+        (
+            O::Nop | O::Errbar | O::Cgaerrbar | O::Depbar | O::Cctl | O::Ldgdepbar | O::SyncsCctl,
+            Detail::None,
+        ) => {
             return Ok(Flow::Next);
         }
         _ => return Err(Cause::NotExecuted(op.opcode)),

@@ -5,12 +5,17 @@ use gpuvmk_isa::Opcode as O;
 use super::context::{Done, put};
 use super::integer::combine;
 use crate::numerics::half::{self, Mode, Operand};
-use crate::op::{Detail, Op, Source};
-use crate::row::{Row, each};
+use crate::op::{Detail, Op, POOL, Source, UNIFORM_ROWS};
+use crate::row::{LANES, Row, each};
 use crate::warp::Warp;
 
 fn operand(source: Source) -> Operand {
     Operand { swizzle: source.swizzle, absolute: source.absolute, negate: source.negate }
+}
+
+/// Whether a source is the same for all lanes: uniform registers, zero, immediates, constants.
+const fn is_alike(source: &Source) -> bool {
+    source.row < UNIFORM_ROWS || source.row >= POOL
 }
 
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
@@ -24,7 +29,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             match op.opcode {
                 O::Hadd2 => each(|lane| half::add(a(lane), b(lane), mode)),
                 O::Hmul2 => each(|lane| half::multiply(a(lane), b(lane), mode)),
-                // Constants are moved so: nothing is left of the product.
+                // Constants are moved so: nothing is left of the product, and all lanes are alike.
+                _ if [op.a, op.b, op.c].iter().all(is_alike) => [half::fused(a(0), b(0), c(0), mode); LANES],
                 _ => each(|lane| half::fused(a(lane), b(lane), c(lane), mode)),
             }
         }

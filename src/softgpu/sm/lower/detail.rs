@@ -10,6 +10,7 @@ use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 
 use super::Lower;
 use super::formats::result_format;
+use super::phases::phased;
 use super::products::of_products;
 use crate::fault::Cause;
 use crate::numerics::convert::{self, Integer};
@@ -92,6 +93,7 @@ const fn space(opcode: O) -> Option<Space> {
         O::Ldg | O::Stg | O::Atomg | O::AtomgCas | O::Red | O::Redg => Space::Global,
         O::Ld | O::St | O::Atom | O::AtomCas | O::Qspc => Space::Generic,
         O::Lds | O::Sts | O::Atoms | O::AtomsCas | O::AtomsPopcInc | O::Ldsm => Space::Shared,
+        O::AtomsArrive | O::SyncsExch | O::SyncsArrive | O::SyncsPhasechk => Space::Shared,
         O::Ldl | O::Stl => Space::Local,
         _ => return None,
     })
@@ -178,6 +180,10 @@ impl Lower<'_> {
                     op.b = self.source(Some(Operand::Imm(1)), false)?;
                     return Ok(Some(Detail::Atomic(place, AtomicOp::Add, AtomicType::U32, false)));
                 }
+                O::AtomsArrive | O::SyncsExch | O::SyncsArrive | O::SyncsPhasechk => {
+                    let what = phased(instruction, op.opcode).ok_or(not_executed)?;
+                    return Ok(Some(Detail::Phase(place, what)));
+                }
                 O::Ldsm => {
                     let transposed = matches!(instruction.get(), MatrixLoad::Mt88);
                     return Ok(Some(Detail::Matrices(
@@ -217,6 +223,11 @@ impl Lower<'_> {
                 op.a.row = self.register(base)?;
                 Some(Detail::Constant(bank, offset, access))
             }
+            Some(Operand::BindlessAt { base, offset, .. }) => {
+                op.a.row = self.register(base)?;
+                Some(Detail::Constant(0, offset, access))
+            }
+            Some(Operand::Bindless { offset, .. }) => Some(Detail::Constant(0, offset.into(), access)),
             Some(Operand::ConstAtUniform { bank, base, offset }) => {
                 op.a.row = Self::uniform(base.0);
                 Some(Detail::Constant(bank, offset, access))
@@ -389,6 +400,7 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
         }
         O::Cctl
         | O::Ldgdepbar
+        | O::SyncsCctl
         | O::Warpsync
         | O::WarpsyncCollective
         | O::Endcollective
@@ -399,7 +411,7 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
         O::Elect if op.from[0].index != TRUE || op.from[0].negate => return None,
         O::R2ur | O::Elect => Detail::None,
         O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => Detail::Special(number(instruction, Role::Special)),
-        O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::RetRel | O::RetAbs => {
+        O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::Brxu | O::RetRel | O::RetAbs => {
             match instruction.operand(Role::Target) {
                 Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
                 _ => Detail::Target(0),

@@ -1,5 +1,6 @@
 //! Kernels of our own, run on memory of the test.
 
+mod compiled;
 mod kernels;
 mod quick;
 pub mod ram;
