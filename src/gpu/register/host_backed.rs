@@ -13,12 +13,16 @@
 //! address is 4 GiB plus the address in VRAM, so that runs of pages stay runs.
 
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use self::memory::iova;
 pub(super) use self::memory::{GRANULE, HostBacked};
 use super::reach::{Memory, PIECE, Reach};
+use crate::budget::monotonic;
 use crate::{Budget, GpuError, HostMapping, HostTarget, Progress};
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_pci::{DmaBacking, DmaMapping, SharedMemory};
@@ -35,6 +39,9 @@ pub(super) struct HostBackedVram {
     end: u64,
     host_backed: BTreeMap<u64, HostBacked>,
 }
+
+/// How long to look for what a former partition left that the card does not reach.
+const LEFT_OVER: Duration = Duration::from_micros(100);
 
 /// A part of a partition: the partition's first byte in VRAM, and the range in it.
 type Part = (u64, u64, u64);
@@ -56,16 +63,27 @@ impl HostBackedVram {
     }
 
     /// Fresh memory for a partition. The memory that was at its place before is dropped.
+    ///
+    /// # Errors
+    /// It is no partition, or the card still reaches what was there before: it was not dropped
+    /// ([`Self::advance_drop`]). That is begun then, and goes on without the caller; ask again later.
     pub(super) fn share(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
         let end = start.0.checked_add(size).filter(|end| *end <= self.end && self.hold(start));
         let whole = start.is_aligned(GRANULE) && size.is_multiple_of(GRANULE) && size > 0;
         let Some(end) = end.filter(|_| whole) else {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are no partition")));
         };
-        // Of whom had it before, all is gone already but for what nobody asked for.
+        // Of whom had it before, all is gone already but for what nobody asked for: there is nothing to wait
+        // for, and nothing is waited for.
+        let mut budget = Budget::new(&monotonic(), LEFT_OVER);
         for (old, ..) in self.parts(start.0, end) {
             let size = self.host_backed.get(&old).map_or(0, HostBacked::size);
-            self.reach.withdraw(iova(old), size)?;
+            if self.reach.advance_withdraw(iova(old), size, &mut budget)? != Progress::Done {
+                let old = HostVram(old);
+                return Err(GpuError::Invalid(format!(
+                    "the memory at {old} is still being taken from the card"
+                )));
+            }
             self.host_backed.remove(&old);
         }
         let memory = HostBacked::new(start.0, size)?;

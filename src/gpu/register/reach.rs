@@ -3,7 +3,8 @@
 //!
 //! The kernel holds in place what a card reaches. That takes some 0.1 ms for a piece whose pages are there,
 //! far longer for one whose pages have to be made, and other calls wait meanwhile. So the owner gives orders,
-//! and whatever needs a piece waits for its own. What no page table names is not held.
+//! and whatever needs a piece waits for its own. Nothing here waits: who asks is told to ask again. What no
+//! page table names is not held.
 //!
 //! Pages of a guest's memory that are not there would be made in the aggregator's name. Such a piece is
 //! refused, and its pages stay faults: a device back end has filled its guest's memory in blocks of [`PIECE`]
@@ -22,7 +23,7 @@ use std::sync::Arc;
 pub(super) use self::ranges::Memory;
 use self::ranges::Ranges;
 use crate::order_threads::OrderThreads;
-use crate::{Budget, GpuError, LOOK_AGAIN, Progress};
+use crate::{Budget, GpuError, Progress};
 use gpuvmk_chip::addr::Iova;
 use gpuvmk_jail::Role;
 use gpuvmk_pci::dma::BLOCK;
@@ -225,14 +226,6 @@ impl Reach {
     ) -> Result<Progress, GpuError> {
         self.ranges.remove(iova.0, size);
         self.advance_release(iova, size, budget)
-    }
-
-    /// The same to its end, for callers that have nothing else to do.
-    pub(super) fn withdraw(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        while self.advance_withdraw(iova, size, &mut Budget::unlimited())? != Progress::Done {
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        Ok(())
     }
 
     /// Orders that a part of a piece goes; what is left of it is out of the card's reach meanwhile.
