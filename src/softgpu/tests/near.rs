@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::recorder::PATIENCE;
 use super::rig::*;
 use crate::mmu::AddressSpace;
 use crate::mmu::channel_memory::ChannelMemory;
