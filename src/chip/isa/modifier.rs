@@ -126,6 +126,8 @@ modifiers! {
         TryWait "TRYWAIT",
         /// The L1 cache is bypassed (LDGSTS).
         Bypass "BYPASS",
+        /// What lies before the address, up to its width, is copied, and zeros behind it (LDGSTS).
+        ZeroFill "ZFILL",
         /// Signed values (DP4A's first source).
         SignedA "S8",
         /// Signed saturation of integer sums.
@@ -179,7 +181,9 @@ modifiers! {
     /// What an atomic operates on.
     AtomicType {
         U32 "", S32 "S32", U64 "64", F32FtzRn "F32.FTZ.RN", F16x2Rn "F16x2.RN", S64 "S64", F64Rn "F64.RN",
-        Bf16x2Rn "BF16_V2.RN",
+        Bf16x2Rn "BF16x2.RN", F16x4Rn "F16x4.RN", F16x8Rn "F16x8.RN", Bf16x4Rn "BF16x4.RN",
+        Bf16x8Rn "BF16x8.RN", F32x2FtzRn "F32x2.FTZ.RN", F32x4FtzRn "F32x4.FTZ.RN",
+        F32Rn "F32.RN", F32x2Rn "F32x2.RN", F32x4Rn "F32x4.RN",
     }
     /// What an atomic does.
     AtomicOp {

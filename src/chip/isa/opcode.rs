@@ -36,7 +36,7 @@ opcodes! {
     Dadd "DADD", Dmul "DMUL", Dfma "DFMA", Dsetp "DSETP",
     Hadd2 "HADD2", Hfma2 "HFMA2", Hfma2Mma "HFMA2.MMA", Hmul2 "HMUL2", Hset2 "HSET2", Hsetp2 "HSETP2",
     Hmnmx2 "HMNMX2",
-    Hmma "HMMA", Imma "IMMA", Bmma "BMMA", Dmma "DMMA", Movm "MOVM", Ldsm "LDSM",
+    Hmma "HMMA", Imma "IMMA", Bmma "BMMA", Dmma "DMMA", Movm "MOVM", Ldsm "LDSM", Stsm "STSM",
     Ldg "LDG", Ld "LD", Lds "LDS", Ldl "LDL", Ldc "LDC", Uldc "ULDC", Ldcu "LDCU", Stg "STG", St "ST", Sts "STS",
     Stl "STL", Atomg "ATOMG", AtomgCas "ATOMG.CAS", Atom "ATOM", AtomCas "ATOM.CAS", Atoms "ATOMS",
     AtomsCas "ATOMS.CAS", AtomsPopcInc "ATOMS.POPC.INC", AtomsArrive "ATOMS.ARRIVE", Red "RED", Redg "REDG", Ldgsts "LDGSTS", Ldgdepbar "LDGDEPBAR", Depbar "DEPBAR",

@@ -141,6 +141,7 @@ fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask:
         O::Ldg | O::Ld | O::Lds | O::Ldl => memory::load(warp, context, op, pool, mask)?,
         O::Stg | O::St | O::Sts | O::Stl => memory::store(warp, context, op, pool, mask)?,
         O::Ldsm => memory::matrices(warp, context, op, pool)?,
+        O::Stsm => memory::store_matrices(warp, context, op, pool)?,
         O::Ldgsts => memory::copy(warp, context, op, pool, mask)?,
         O::Qspc => memory::space(warp, context, op, pool, mask)?,
         O::Ldc | O::Uldc | O::Ldcu => memory::constant(warp, context, op, pool, mask)?,

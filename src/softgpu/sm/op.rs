@@ -252,7 +252,7 @@ pub enum Detail {
     /// A load or store.
     Move(Place, Unit),
     /// LDGSTS: from where, to where in shared memory, how many words. The base of the latter is in `b`.
-    Copy(Place, Place, u8),
+    Copy(Place, Place, u8, bool),
     /// LDSM: where rows are, how many matrices, and whether they are transposed.
     Matrices(Place, u8, bool),
     /// QSPC: whether addresses are in a space.

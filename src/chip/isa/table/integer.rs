@@ -151,7 +151,7 @@ pub(crate) static ROWS: &[Row] = &[
     row(
         O::Imnmx,
         0x017,
-        TO89,
+        TO100,
         TWO,
         &[D, a(None), b(None), PS0],
         &[f(K::NumberType, 73, 1).codes(SIGN).hide(S32)],

@@ -16,8 +16,14 @@ const OP4: Field = f(K::AtomicOp, 87, 4).codes(&[0, 1, 2, 3, 4, 5, 6, 7, 8]);
 const OP3: Field = f(K::AtomicOp, 87, 3).codes(&[0, 1, 2, 3, 4, 5, 6, 7]);
 const ATOMIC: Field = f(K::AtomicType, 73, 3).codes(&[0, 1, 2, 3, 4, 5, 6]);
 const ATOMIC_INT: Field = f(K::AtomicType, 73, 3).codes(&[0, 1, 2, 255, 255, 5]);
-/// Types of float atomics from Hopper on.
-const ATOMIC_FLOAT: Field = f(K::AtomicType, 73, 4)
+/// Types of float atomics of Hopper, among them several values beside each other. A fifth bit makes none.
+const ATOMIC_FLOAT: Field =
+    f(K::AtomicType, 73, 4).high(87, 1).codes(&[4, 8, 9, 7, 10, 11, 255, 255, 255, 3, 12, 13, 14, 15, 16, 6]);
+/// What they do.
+const FLOAT_OP3: Field = f(K::AtomicOp, 88, 3).codes(&[0, 1, 2]);
+const FLOAT_OP2: Field = f(K::AtomicOp, 88, 2).codes(&[0, 1, 2]);
+/// Types of float atomics from Blackwell on.
+const ATOMIC_FLOAT100: Field = f(K::AtomicType, 73, 4)
     .codes(&[4, 255, 255, 255, 255, 255, 255, 255, 255, 3, 255, 255, 255, 255, 255, 6]);
 const CAS_TYPE: Field = f(K::AtomicType, 73, 3).codes(&[0, 1, 2]);
 const CAS: Field = f(K::CasMode, 0, 0).codes(&[0]);
@@ -64,11 +70,12 @@ const LOAD: &[Field] = &[E, EVICT, TYPE, ORDER];
 const ATOM75: &[Field] = &[E, OP4, EVICT, ATOMIC, ORDER75];
 const ATOM80: &[Field] = &[E, OP4, EVICT, ATOMIC, ORDER];
 const ATOM_INT: &[Field] = &[E, OP4, EVICT, ATOMIC_INT, ORDER];
-const ATOM_FLOAT: &[Field] = &[E, f(K::AtomicOp, 87, 4).codes(&[0, 1, 2]), EVICT, ATOMIC_FLOAT, ORDER];
+const ATOM_FLOAT: &[Field] = &[E, FLOAT_OP3, EVICT, ATOMIC_FLOAT, ORDER];
 const RED75: &[Field] = &[E, OP3, EVICT, ATOMIC, ORDER75];
 const RED80: &[Field] = &[E, OP3, EVICT, ATOMIC, ORDER];
 const RED_INT: &[Field] = &[E, OP3, EVICT, ATOMIC_INT, ORDER];
-const RED_FLOAT: &[Field] = &[E, f(K::AtomicOp, 87, 3).codes(&[0, 1, 2]), EVICT, ATOMIC_FLOAT, ORDER];
+const RED_FLOAT: &[Field] = &[E, FLOAT_OP2, EVICT, ATOMIC_FLOAT, ORDER];
+const FLOAT100: &[Field] = &[E, f(K::AtomicOp, 87, 3).codes(&[0, 1, 2]), EVICT, ATOMIC_FLOAT100, ORDER];
 const CAS75: &[Field] = &[E, CAS, EVICT, CAS_TYPE, ORDER75];
 const CAS80: &[Field] = &[E, CAS, EVICT, CAS_TYPE, ORDER];
 
@@ -108,7 +115,8 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Atomg, 0x19a8, HOPPER, WHOLE, &[PD0, D, ATOM_DESC, DATA], ATOM_INT).fixed(DESC90),
     row(O::Atomg, 0x19a8, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], ATOM_INT).fixed(DESC),
     row(O::Atomg, 0x19a3, HOPPER, WHOLE, &[PD0, D, ATOM_DESC, DATA], ATOM_FLOAT).fixed(DESC90),
-    row(O::Atomg, 0x19a3, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], RED_FLOAT).fixed(DESC100_FLOAT),
+    row(O::Atomg, 0x3a3, HOPPER, WHOLE, &[PD0, D, GLOBAL, DATA], ATOM_FLOAT),
+    row(O::Atomg, 0x19a3, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], FLOAT100).fixed(DESC100_FLOAT),
     row(O::AtomgCas, 0x3a9, SM75, WHOLE, &[PD0, D, GLOBAL, DATA, SWAP], CAS75).named("ATOMG"),
     row(O::AtomgCas, 0x3a9, SM80, WHOLE, &[PD0, D, GLOBAL, DATA, SWAP], CAS80).named("ATOMG"),
     row(O::Atom, 0x38a, SM75, WHOLE, &[PD0, D, GLOBAL, DATA], ATOM75).fixed(&[(bits(64, 8), 255)]),
@@ -118,9 +126,10 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Atom, 0x198a, HOPPER, WHOLE, &[PD0, D, ATOM_DESC, DATA], ATOM_INT).fixed(DESC90),
     row(O::Atom, 0x198a, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], ATOM_INT).fixed(DESC),
     row(O::Atom, 0x19a2, HOPPER, WHOLE, &[PD0, D, ATOM_DESC, DATA], ATOM_FLOAT).fixed(DESC90),
-    row(O::Atom, 0x19a2, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], RED_FLOAT).fixed(DESC100_FLOAT),
+    row(O::Atom, 0x19a2, SM100, WHOLE, &[PD0, D, ATOM_DESC100, DATA], FLOAT100).fixed(DESC100_FLOAT),
     row(O::AtomCas, 0x38b, SM75, WHOLE, &[PD0, D, GLOBAL, DATA, SWAP], CAS75).named("ATOM"),
     row(O::AtomCas, 0x38b, SM80, WHOLE, &[PD0, D, GLOBAL, DATA, SWAP], CAS80).named("ATOM"),
+    row(O::AtomCas, 0x38b, SM90, WHOLE, &[PD0, D, GLOBAL, DATA, SWAP], CAST80).named("ATOM"),
     row(O::Red, 0x198e, SM75, WHOLE, &[plus(64), DATA], RED75),
     row(O::Red, 0x98e, SM75, WHOLE, &[GLOBAL, DATA], RED75),
     row(O::Red, 0x198e, SM80TO89, WHOLE, &[desc(64), DATA], RED80).fixed(DESC90),
@@ -135,11 +144,13 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Redg, 0x198e, HOPPER, WHOLE, &[desc(64), DATA], RED_INT).fixed(DESC90),
     row(O::Redg, 0x198e, SM100, WHOLE, &[desc(64), DATA], RED_INT).fixed(DESC81),
     row(O::Redg, 0x19a6, HOPPER, WHOLE, &[desc(64), DATA], RED_FLOAT).fixed(DESC90),
-    row(O::Redg, 0x19a6, SM100, WHOLE, &[desc(64), DATA], RED_FLOAT).fixed(DESC81),
+    row(O::Redg, 0x9a6, HOPPER, WHOLE, &[GLOBAL, DATA], RED_FLOAT),
+    row(O::Redg, 0x9a6, HOPPER, WHOLE, &[GLOBAL, DATA], RED_FLOAT).fixed(NO_RESULT),
+    row(O::Redg, 0x9a6, HOPPER, WHOLE, &[GLOBAL, DATA], RED_FLOAT).fixed(NO_REGISTER),
+    row(O::Redg, 0x19a6, SM100, WHOLE, &[desc(64), DATA], FLOAT100).fixed(DESC81),
     row(O::Atoms, 0x38c, SM75, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]).fixed(&[(bits(64, 8), 255)]),
     row(O::Atoms, 0x38c, SM75, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
-    row(O::Atoms, 0x38c, SM80TO89, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
-    row(O::Atoms, 0x98c, SM90, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
+    row(O::Atoms, 0x38c, SM80, WHOLE, &[D, SHARED, DATA], &[OP4, ATOMIC]),
     row(O::Atoms, 0x198c, SM90, WHOLE, &[D, shared(64), DATA], &[OP4, ATOMIC]),
     row(O::AtomsPopcInc, 0x1f8c, SM80TO89, WHOLE, &[D, shared(64)], &[])
         .named("ATOMS.POPC.INC.32")
@@ -230,12 +241,14 @@ const ARRIVALS: Field = f(K::Arrivals, 84, 3);
 const DESC100_FLOAT: &[(crate::Bits, u64)] = &[(bits(90, 1), 1)];
 const DESC81: &[(crate::Bits, u64)] = &[(bits(81, 1), 1)];
 const CAST: &[Field] = &[f(K::CasMode, 87, 2).codes(&[0, 255, 255, 1]), CAS_TYPE];
+const CAST80: &[Field] = &[E, f(K::CasMode, 87, 2).codes(&[255, 255, 255, 1]), EVICT, CAS_TYPE, ORDER];
 const QSPC: &[Field] = &[E, f(K::Space, 73, 2).codes(&[3, 2, 1])];
 const LDGSTS: &[Field] = &[
     f(K::E, 0, 0).codes(&[1]),
     f(K::Bypass, 81, 1).codes(&[1, 0]),
     EVICT,
     f(K::AccessType, 73, 3).codes(&[255, 255, 255, 255, 4, 5, 6]),
+    flag(K::ZeroFill, 82),
     ORDER,
 ];
 const LDGSTS_TO: Slot = memory(Memory { base: Some(16), offset: bits(44, 20), ..PLAIN });

@@ -26,6 +26,7 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Dmma, 0x23f, SM90, WHOLE, SOURCES, &[]).named("DMMA.8x8x4"),
     row(O::Ldsm, 0x83b, ALL, WHOLE, &[D, memory(PLAIN)], LDSM),
     row(O::Ldsm, 0x183b, ALL, WHOLE, &[D, memory(crate::row::Memory { uniform: Some(32), ..PLAIN })], LDSM),
+    row(O::Stsm, 0x844, SM90, WHOLE, &[memory(PLAIN), reg(Role::Data, 32)], LDSM),
     row(O::Movm, 0x23a, ALL, WHOLE, &[D, a(None)], &[]).named("MOVM.16.MT88"),
     row(O::Movm, 0x23a, SM100, WHOLE, &[D, a(None)], &[])
         .named("MOVM.U4TO8.M832")

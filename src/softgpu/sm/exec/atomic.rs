@@ -6,13 +6,14 @@ use gpuvmk_isa::modifier::{AtomicOp, AtomicType};
 use super::context::{Context, Done, put};
 use super::memory::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
 use crate::fault::{Cause, Exception};
+use crate::lower::following;
 use crate::memory::Width;
 use crate::numerics::format::Format;
 use crate::numerics::half::{self, Mode, Operand};
 use crate::numerics::rounding::Rounding;
 use crate::numerics::{double, float};
-use crate::op::{Detail, Op, Space};
-use crate::row::{Lanes, Row, ZERO, low, pair};
+use crate::op::{Detail, Op, Space, TRUE};
+use crate::row::{Lanes, Row, ZERO, low, mask as lanes, pair};
 use crate::warp::Warp;
 
 /// The new value of an atomic.
@@ -42,8 +43,14 @@ fn changed(op: AtomicOp, kind: AtomicType, old: u64, data: u64) -> u64 {
                 _ => plain(op, old, data),
             }
         }
-        AtomicType::F32FtzRn => {
-            let mode = float::Mode { flush: true, ..float::Mode::default() };
+        AtomicType::F32FtzRn
+        | AtomicType::F32x2FtzRn
+        | AtomicType::F32x4FtzRn
+        | AtomicType::F32Rn
+        | AtomicType::F32x2Rn
+        | AtomicType::F32x4Rn => {
+            let plain = matches!(kind, AtomicType::F32Rn | AtomicType::F32x2Rn | AtomicType::F32x4Rn);
+            let mode = float::Mode { flush: !plain, ..float::Mode::default() };
             u64::from(match op {
                 AtomicOp::Min => float::pick(words.0, words.1, false, false, false),
                 AtomicOp::Max => float::pick(words.0, words.1, true, false, false),
@@ -53,10 +60,19 @@ fn changed(op: AtomicOp, kind: AtomicType, old: u64, data: u64) -> u64 {
         }
         AtomicType::F64Rn => match op {
             AtomicOp::Exch => data,
+            // Unlike in DADD, what is no number stays as it is.
+            _ if f64::from_bits(data).is_nan() => data,
+            _ if f64::from_bits(old).is_nan() => old,
             _ => double::add(old, data, Rounding::Nearest),
         },
-        AtomicType::F16x2Rn | AtomicType::Bf16x2Rn => {
-            let format = if kind == AtomicType::F16x2Rn { Format::HALF } else { Format::BFLOAT };
+        AtomicType::F16x2Rn
+        | AtomicType::Bf16x2Rn
+        | AtomicType::F16x4Rn
+        | AtomicType::F16x8Rn
+        | AtomicType::Bf16x4Rn
+        | AtomicType::Bf16x8Rn => {
+            let halves = matches!(kind, AtomicType::F16x2Rn | AtomicType::F16x4Rn | AtomicType::F16x8Rn);
+            let format = if halves { Format::HALF } else { Format::BFLOAT };
             let mode = Mode::plain(format);
             let [a, b] = [words.0, words.1].map(|word| mode.operand(word, Operand::default()));
             u64::from(match op {
@@ -110,33 +126,65 @@ const fn width(kind: AtomicType) -> Width {
     }
 }
 
+/// Values of a kind that stand beside each other: each of them is changed as one step.
+const fn values(kind: AtomicType) -> u16 {
+    match kind {
+        AtomicType::F16x4Rn | AtomicType::Bf16x4Rn | AtomicType::F32x2FtzRn | AtomicType::F32x2Rn => 2,
+        AtomicType::F16x8Rn | AtomicType::Bf16x8Rn | AtomicType::F32x4FtzRn | AtomicType::F32x4Rn => 4,
+        _ => 1,
+    }
+}
+
+/// True where a generic address in shared memory is no obstacle: integers of 32 bits.
+const fn is_shared_too(kind: AtomicType) -> bool {
+    matches!(kind, AtomicType::U32 | AtomicType::S32)
+}
+
 pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
     let Detail::Atomic(place, what, kind, told) = op.detail else { return Ok(()) };
     let addresses = addresses(warp, op, place, pool);
+    let mut done = mask;
+    if op.to[0] != TRUE {
+        done = lanes(|lane| {
+            let (space, _) = resolve(context, place.space, addresses[lane]);
+            space == Space::Global || space == Space::Shared && is_shared_too(kind)
+        }) & mask;
+        warp.put_predicate(op.to[0], done, mask);
+    }
     let swaps = matches!(op.opcode, O::AtomgCas | O::AtomCas | O::AtomsCas);
     let width = width(kind);
     let wide = width == Width::Double;
-    let word = |row: u16, lane: usize| {
-        let high = if wide { warp.row(pool, crate::lower::following(row))[lane] } else { 0 };
-        pair(warp.row(pool, row)[lane], high)
-    };
-    let mut rows = [ZERO; 2];
-    for lane in Lanes(mask) {
-        let data = word(op.b.row, lane);
-        let with = word(op.c.row, lane);
-        let mut change = |old: u64| match swaps {
-            true if old == data => with,
-            true => old,
-            false => changed(what, kind, old, data),
-        };
-        let old = update(context, place.space, addresses[lane], width, &mut change)?;
-        let result = if swaps && told { u64::from(old == data) } else { old };
-        rows[0][lane] = low(result);
-        rows[1][lane] = low(result >> 32);
+    let values = values(kind);
+    let mut rows = [ZERO; 4];
+    for lane in Lanes(done) {
+        if !addresses[lane].is_multiple_of(u64::from(values) * if wide { 8 } else { 4 }) {
+            return Err(MISALIGNED);
+        }
+        for value in 0..values {
+            let word = |row: u16| {
+                let row = (0..value).fold(row, |row, _| following(row));
+                let high = if wide { warp.row(pool, following(row))[lane] } else { 0 };
+                pair(warp.row(pool, row)[lane], high)
+            };
+            let (data, with) = (word(op.b.row), word(op.c.row));
+            let mut change = |old: u64| match swaps {
+                true if old == data => with,
+                true => old,
+                false => changed(what, kind, old, data),
+            };
+            let at = addresses[lane] + u64::from(value) * 4;
+            let old = update(context, place.space, at, width, &mut change)?;
+            let result = if swaps && told { u64::from(old == data) } else { old };
+            rows[usize::from(value)][lane] = low(result);
+            if wide {
+                rows[1][lane] = low(result >> 32);
+            }
+        }
     }
-    put(warp, op.d, &rows[0], mask)?;
-    if wide {
-        put(warp, crate::lower::following(op.d), &rows[1], mask)?;
+    let mut to = op.d;
+    for row in rows.iter().take(usize::from(values) + usize::from(wide)) {
+        put(warp, to, row, done)?;
+        to = following(to);
     }
     Ok(())
 }

@@ -29,6 +29,11 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
             match op.opcode {
                 O::Hadd2 => each(|lane| half::add(a(lane), b(lane), mode)),
                 O::Hmul2 => each(|lane| half::multiply(a(lane), b(lane), mode)),
+                _ if mode.outside => each(|lane| {
+                    let result = half::fused(a(lane), b(lane), c(lane), mode);
+                    let [a, b] = [(0, how_a), (1, how_b)].map(|(at, how)| how.swizzle.halves(rows[at][lane]));
+                    half::outside(result, a, b)
+                }),
                 // Constants are moved so: nothing is left of the product, and all lanes are alike.
                 _ if [op.a, op.b, op.c].iter().all(is_alike) => [half::fused(a(0), b(0), c(0), mode); LANES],
                 _ => each(|lane| half::fused(a(lane), b(lane), c(lane), mode)),

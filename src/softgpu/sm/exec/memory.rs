@@ -11,7 +11,7 @@ pub(crate) use address::touched;
 pub(super) use address::{MISALIGNED, OUT_OF_RANGE, addresses, resolve};
 pub(super) use constant::constant;
 pub(super) use copy::copy;
-pub(super) use matrix::matrices;
+pub(super) use matrix::{matrices, store_matrices};
 
 use address::{Reached, local, reached, run_of_warp, short};
 

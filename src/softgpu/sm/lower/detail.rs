@@ -44,7 +44,8 @@ fn float_mode(instruction: &Instruction) -> float::Mode {
 }
 
 fn half_mode(instruction: &Instruction) -> half::Mode {
-    // Both together are none of them.
+    // Both together are none of them, but OOB.
+    let both = instruction.flag(Kind::Ftz) && instruction.flag(Kind::Fmz);
     let (flush, zero_wins) = match (instruction.flag(Kind::Ftz), instruction.flag(Kind::Fmz)) {
         (true, true) => (false, false),
         either => either,
@@ -56,6 +57,7 @@ fn half_mode(instruction: &Instruction) -> half::Mode {
         saturate: instruction.flag(Kind::Sat),
         relu: instruction.flag(Kind::Relu),
         zero_wins,
+        outside: both,
     }
 }
 
@@ -92,7 +94,7 @@ const fn space(opcode: O) -> Option<Space> {
     Some(match opcode {
         O::Ldg | O::Stg | O::Atomg | O::AtomgCas | O::Red | O::Redg => Space::Global,
         O::Ld | O::St | O::Atom | O::AtomCas | O::Qspc => Space::Generic,
-        O::Lds | O::Sts | O::Atoms | O::AtomsCas | O::AtomsPopcInc | O::Ldsm => Space::Shared,
+        O::Lds | O::Sts | O::Atoms | O::AtomsCas | O::AtomsPopcInc | O::Ldsm | O::Stsm => Space::Shared,
         O::AtomsArrive | O::SyncsExch | O::SyncsArrive | O::SyncsPhasechk => Space::Shared,
         O::Ldl | O::Stl => Space::Local,
         _ => return None,
@@ -184,7 +186,7 @@ impl Lower<'_> {
                     let what = phased(instruction, op.opcode).ok_or(not_executed)?;
                     return Ok(Some(Detail::Phase(place, what)));
                 }
-                O::Ldsm => {
+                O::Ldsm | O::Stsm => {
                     let transposed = matches!(instruction.get(), MatrixLoad::Mt88);
                     return Ok(Some(Detail::Matrices(
                         place,
@@ -251,16 +253,17 @@ impl Lower<'_> {
     /// LDGSTS. The shared address is in `b`.
     fn of_copy(&mut self, instruction: &Instruction, op: &mut Op) -> Result<Detail, Cause> {
         let not_executed = Cause::NotExecuted(op.opcode);
-        let unconditional = op.from[0].index == TRUE && !op.from[0].negate;
+        let fills = instruction.flag(Kind::ZeroFill);
+        let conditional = op.from[0].index != TRUE || op.from[0].negate;
         let to = self.address(instruction.operand(Role::Address), Space::Shared)?;
         let from = self.address(instruction.operand(Role::Address2), Space::Global)?;
-        let (Some((to_base, to)), Some((base, mut from)), true) = (to, from, unconditional) else {
+        let (Some((to_base, to)), Some((base, mut from)), true) = (to, from, fills || !conditional) else {
             return Err(not_executed);
         };
         from.wide = true;
         (op.a, op.b) = (base, to_base);
         match unit(instruction.get()) {
-            Unit::Words(words) => Ok(Detail::Copy(from, to, words)),
+            Unit::Words(words) => Ok(Detail::Copy(from, to, words, fills)),
             Unit::Small(..) => Err(not_executed),
         }
     }

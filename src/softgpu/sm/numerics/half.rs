@@ -72,13 +72,23 @@ pub struct Mode {
     pub relu: bool,
     /// FMZ: 0 times anything is +0.
     pub zero_wins: bool,
+    /// OOB, which is FTZ and FMZ together, and neither: see [`outside`].
+    pub outside: bool,
 }
 
 impl Mode {
     /// No modifiers.
     #[must_use]
     pub const fn plain(format: Format) -> Self {
-        Self { format, single: false, flush: false, saturate: false, relu: false, zero_wins: false }
+        Self {
+            format,
+            single: false,
+            flush: false,
+            saturate: false,
+            relu: false,
+            zero_wins: false,
+            outside: false,
+        }
     }
 
     /// Values of an operand's halves.
@@ -147,6 +157,17 @@ pub fn multiply(a: [Value; 2], b: [Value; 2], mode: Mode) -> u32 {
 pub fn fused(a: [Value; 2], b: [Value; 2], c: [Value; 2], mode: Mode) -> u32 {
     let near = Rounding::Nearest;
     mode.pack([0, 1].map(|half: usize| product(a[half], b[half], mode).plus(c[half], near)))
+}
+
+/// What a load beyond a tensor's bounds gives, but for its sign: of either format the same.
+const OUTSIDE: u32 = 0x7ff7;
+
+/// A fused product's halves, 0 where a factor's half is [`OUTSIDE`] (PTX manual, `fma.oob`).
+#[must_use]
+pub fn outside(result: u32, a: [u32; 2], b: [u32; 2]) -> u32 {
+    let is = |half: u32| half % 0x8000 == OUTSIDE;
+    let kept = |index: usize| if is(a[index]) || is(b[index]) { 0 } else { 0xffff };
+    result & (kept(0) | kept(1) << 16)
 }
 
 /// The smaller numbers, or the larger ones, as for singles.

@@ -1,11 +1,11 @@
-//! LDSM: matrices of 8 x 8 halves from shared memory. Lane `8 m + r` has the address of row `r` of matrix
+//! LDSM and STSM: matrices of 8 x 8 halves from shared memory, and into it. Lane `8 m + r` has the address of row `r` of matrix
 //! `m`; of each matrix, lane `4 g + t` gets elements `2 t` and `2 t + 1` of row `g`, or of column `g` if they
-//! are transposed (PTX manual, `ldmatrix`).
+//! are transposed (PTX manual, `ldmatrix` and `stmatrix`).
 
 use super::address::{MISALIGNED, OUT_OF_RANGE, short};
 use crate::exec::context::{Context, Done, put};
 use crate::op::{Detail, Op};
-use crate::row::{ALL, Row, each};
+use crate::row::{ALL, LANES, Row, each};
 use crate::warp::Warp;
 
 /// Words of a row.
@@ -46,6 +46,36 @@ pub(in crate::exec) fn matrices(warp: &mut Warp, context: &mut Context<'_>, op: 
         });
         put(warp, to, &register, ALL)?;
         to = crate::lower::following(to);
+    }
+    Ok(())
+}
+
+pub(in crate::exec) fn store_matrices(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    op: &Op,
+    pool: &[Row],
+) -> Done {
+    let Detail::Matrices(place, count, transposed) = op.detail else { return Ok(()) };
+    let addresses = short(warp, op, place, pool);
+    let mut from = op.b.row;
+    for addresses in addresses.as_chunks::<ROWS>().0.iter().take(count.into()) {
+        let register = warp.row(pool, from);
+        let half = |lane: usize, which: usize| register[lane % LANES] >> (16 * which) & 0xffff;
+        for (row, address) in addresses.iter().enumerate() {
+            row_at(&context.shared.words, *address)?;
+            for column in 0..WORDS {
+                let word = if transposed {
+                    // Elements 2 c and 2 c + 1 of row r are element r of those columns.
+                    let [low, high] = [2 * column, 2 * column + 1].map(|of| half(4 * of + row / 2, row % 2));
+                    low | high << 16
+                } else {
+                    register[4 * row + column]
+                };
+                context.shared.words[(*address / 4) as usize + column] = word;
+            }
+        }
+        from = crate::lower::following(from);
     }
     Ok(())
 }
