@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gpuvmk_isa::print::At;
 use gpuvmk_isa::{Arch, Word, decode};
 
-use crate::cubin::Cubin;
+use gpuvmk_shader::cubin::Cubin;
 
 /// The instructions of a piece of code, a line each: address, text, word.
 pub fn text(arch: Arch, code: &[u8]) -> String {

@@ -2,7 +2,6 @@
 //! it.
 
 mod argument;
-mod cubin;
 mod disassembly;
 mod memory;
 mod run;
@@ -17,7 +16,7 @@ use clap::Parser;
 use gpuvmk_companion::{RunOptions, ShaderCommand};
 use gpuvmk_isa::Arch;
 
-use cubin::Cubin;
+use gpuvmk_shader::cubin::{self, Cubin};
 
 /// Disassemble shaders' machine code, and run kernels on a software GPU.
 #[derive(Debug, Parser)]

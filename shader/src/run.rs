@@ -12,9 +12,9 @@ use gpuvmk_isa::Arch;
 use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Observer, Progress, Started, Step};
 
 use crate::argument::Argument;
-use crate::cubin::Kernel;
 use crate::memory::{Areas, words_of};
 use checks::Checks;
+use gpuvmk_shader::cubin::Kernel;
 use trace::Trace;
 
 /// Where generic addresses of shared and of local memory begin.

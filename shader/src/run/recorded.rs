@@ -8,9 +8,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::*;
-use crate::cubin::Cubin;
 use gpuvmk_sass::random::Random;
 use gpuvmk_sass::recorded::sum;
+use gpuvmk_shader::cubin::Cubin;
 
 const CUBIN: &[u8] = include_bytes!("../../../tests/sass/kernels/sm90.cubin.gz");
 const SUMS: &str = include_str!("../../../tests/sass/kernels/h200.tsv");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::cubin::Cubin;
+use gpuvmk_shader::cubin::Cubin;
 
 fn cubin() -> Cubin {
     Cubin::read(include_bytes!("../../tests/kernels.cubin")).unwrap()

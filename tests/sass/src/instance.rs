@@ -8,6 +8,7 @@ use gpuvmk_isa::{Arch, Instruction, Opcode, Operand, Pred, Reg, Role, UPred, URe
 
 use crate::random::Random;
 use crate::template::GUARD;
+use crate::windows::{self, Window};
 
 /// Registers with operands.
 pub(crate) const READ: (u8, u8) = (16, 32);
@@ -112,6 +113,10 @@ const SUBJECTS: &[Opcode] = &[
     Opcode::R2ur,
     Opcode::Idp4a,
     Opcode::Idp2a,
+    Opcode::Idp2aHi,
+    Opcode::Vabsdiff4,
+    Opcode::VimnmxU16x2,
+    Opcode::VimnmxS16x2,
     Opcode::Hmma,
     Opcode::Imma,
     Opcode::Bmma,
@@ -187,6 +192,10 @@ pub struct Instance {
     pub predicates: bool,
     /// A uniform register, or a uniform predicate, is.
     pub uniform: (bool, bool),
+    /// Memory that it uses, if any.
+    pub window: Option<Window>,
+    /// What is in that memory afterwards is among its results.
+    pub changes: bool,
 }
 
 impl Instance {
@@ -195,11 +204,19 @@ impl Instance {
     pub fn of(arch: Arch, word: Word) -> Option<Self> {
         let instruction = decode(arch, word).ok()?;
         let opcode = instruction.opcode();
-        let mut it =
-            Self { word, opcode, words: 0, predicates: opcode == Opcode::R2p, uniform: (false, false) };
+        let mut it = Self {
+            word,
+            opcode,
+            words: 0,
+            predicates: opcode == Opcode::R2p,
+            uniform: (false, false),
+            window: if windows::accesses(opcode) { windows::of(&instruction) } else { None },
+            changes: windows::changes(opcode),
+        };
+        let wide = is_wide(opcode) || windows::accesses(opcode);
         for (role, operand) in instruction.operands() {
             match (role, operand) {
-                (Role::Dst, Operand::Reg(..)) => it.words = if is_wide(opcode) { 4 } else { 2 },
+                (Role::Dst, Operand::Reg(..)) => it.words = if wide { 4 } else { 2 },
                 (Role::Dst, Operand::UReg(..)) => (it.words, it.uniform.0) = (it.words.max(2), true),
                 (Role::PDst0 | Role::PDst1, Operand::Pred(..)) => it.predicates = true,
                 (Role::PDst0 | Role::PDst1, Operand::UPred(UPred(0..=6), _)) => {
@@ -214,7 +231,8 @@ impl Instance {
     /// Words that each thread stores.
     #[must_use]
     pub fn slots(&self) -> usize {
-        usize::from(self.words) + usize::from(self.predicates)
+        let held = if self.changes { windows::WORDS } else { 0 };
+        usize::from(self.words) + usize::from(self.predicates) + usize::from(held)
     }
 }
 
@@ -234,6 +252,9 @@ pub fn label(instruction: &Instruction) -> String {
 pub fn confined(arch: Arch, word: Word, random: &mut Random) -> Option<Word> {
     let mut instruction = decode(arch, word).ok()?;
     let opcode = instruction.opcode();
+    if windows::accesses(opcode) {
+        return guarded(arch, windows::confined(arch, word, random)?, random);
+    }
     if !SUBJECTS.contains(&opcode) {
         return None;
     }
@@ -262,10 +283,20 @@ pub fn confined(arch: Arch, word: Word, random: &mut Random) -> Option<Word> {
         };
         instruction = instruction.with_operand(role, confined);
     }
-    let word = instruction.encode()?;
-    let word = if random.once_in(4) && word.get(GUARD) == 7 {
-        word.with(GUARD, (random.below(CONDITIONS) + 8 * random.below(2)).into())
-    } else if word.get(GUARD) == 7 {
+    guarded(arch, instruction.encode()?, random)
+}
+
+/// Operations on matrices, of which each lane has a part.
+const TOGETHER: &[Opcode] =
+    &[Opcode::Hmma, Opcode::Imma, Opcode::Bmma, Opcode::Dmma, Opcode::Movm, Opcode::Ldsm, Opcode::Stsm];
+
+/// The word with a guard that a program has: some that have none get one.
+fn guarded(arch: Arch, word: Word, random: &mut Random) -> Option<Word> {
+    let none = word.get(GUARD) == 7;
+    let word = if TOGETHER.contains(&decode(arch, word).ok()?.opcode()) {
+        // What a matrix is of which lanes have no part is not defined.
+        word.with(GUARD, 7)
+    } else if none && !random.once_in(4) {
         word
     } else {
         word.with(GUARD, (random.below(CONDITIONS) + 8 * random.below(2)).into())

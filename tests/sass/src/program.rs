@@ -4,13 +4,15 @@ use gpuvmk_isa::{Arch, Control, Word};
 
 use crate::instance::{Instance, READ, RESULT, RESULT_PREDICATE, UNIFORM, UNIFORM_RESULT, by_scoreboard};
 use crate::random::Random;
+use crate::task::{Launched, Task};
 use crate::template as t;
+use crate::windows::{self, Places};
 
 /// Words that each thread loads.
 pub const IN_WORDS: usize = 16;
 
 /// Registers of a thread, as a launch counts them.
-pub const REGISTERS: u16 = 64;
+pub const REGISTERS: u16 = 80;
 
 /// Bytes of constant bank 0.
 pub const CONSTANTS: usize = 0x400;
@@ -76,7 +78,7 @@ fn before(instance: &Instance) -> Vec<Word> {
     let count = instance.words;
     if instance.uniform.0 {
         words.extend((0..2).map(|index| t::uniform_move(UNIFORM_RESULT + index, UNIFORM.0 + index)));
-    } else {
+    } else if count > 0 {
         words.extend((0..count).map(|index| t::move_register(RESULT + index, READ.1 - 4 + index)));
     }
     if instance.predicates {
@@ -85,7 +87,24 @@ fn before(instance: &Instance) -> Vec<Word> {
     if instance.uniform.1 {
         words.extend((0..2).map(|index| t::uniform_differ(RESULT_PREDICATE + index, 4 + index, 6)));
     }
+    words.extend(windows::around(instance.opcode, instance.window).0);
     words
+}
+
+/// How an instance is scheduled.
+fn control(instance: &Instance) -> u32 {
+    if windows::accesses(instance.opcode) {
+        let gives = instance.words > 0 || instance.predicates;
+        match (gives, instance.uniform.0) {
+            (_, true) => t::WAIT,
+            (true, false) => t::sets(0),
+            (false, false) => t::reads(t::WAIT),
+        }
+    } else if by_scoreboard(instance.opcode) {
+        t::sets(0)
+    } else {
+        t::WAIT
+    }
 }
 
 fn after(instance: &Instance, threads: u32) -> Vec<Word> {
@@ -105,6 +124,13 @@ fn after(instance: &Instance, threads: u32) -> Vec<Word> {
     }
     let registers = (0..instance.words).map(|index| RESULT + index);
     let registers = registers.chain(instance.predicates.then_some(PREDICATES));
+    let mut held = 0..0;
+    if let Some(window) = instance.window.filter(|_| instance.changes) {
+        let (back, first) = windows::read_back(window);
+        words.extend(back);
+        held = first..first + windows::WORDS;
+    }
+    let registers = registers.chain(held);
     words.extend(registers.zip((0..).step_by(4)).map(|(from, word)| t::store(TO, word * threads, from)));
     // Registers that are stored are read before anything else is written.
     words.push(t::wait());
@@ -118,14 +144,18 @@ impl Program {
     #[must_use]
     pub fn of(arch: Arch, seed: u64, threads: u32, instances: &[Word]) -> Self {
         let mut program = Self { arch, seed, threads, words: prologue(), instances: Vec::new() };
+        let accesses = |word: &Word| Instance::of(arch, *word).is_some_and(|it| windows::accesses(it.opcode));
+        if instances.iter().any(accesses) {
+            program.words.extend(windows::prologue(THREAD));
+        }
         for word in instances {
             let Some(instance) = Instance::of(arch, *word) else { continue };
             program.words.extend(before(&instance));
             program.instances.push((program.words.len(), instance));
-            let control = if by_scoreboard(instance.opcode) { t::sets(0) } else { t::WAIT };
-            program.words.push(word.with_control(Control(control)));
+            program.words.push(word.with_control(Control(control(&instance))));
             // Results of a fixed time are there after 75 cycles, others when the scoreboard says so.
             program.words.extend(std::iter::repeat_n(t::wait(), 4));
+            program.words.extend(windows::around(instance.opcode, instance.window).1);
             program.words.extend(after(&instance, threads));
         }
         program.words.extend([t::wait(), t::exit(), t::stay()]);
@@ -136,6 +166,12 @@ impl Program {
     #[must_use]
     pub fn code(&self) -> Vec<u8> {
         self.words.iter().flat_map(|word| word.0.to_le_bytes()).collect()
+    }
+
+    /// True if it has windows of memory.
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
+        self.instances.iter().any(|(_, instance)| instance.window.is_some())
     }
 
     /// Words that a thread stores.
@@ -159,16 +195,36 @@ impl Program {
 
     /// Constant bank 0: addresses of what is loaded and of what is stored, and random words.
     #[must_use]
-    pub fn constants(&self, from: u64, to: u64) -> Vec<u8> {
+    pub fn constants(&self, places: &Places) -> Vec<u8> {
         let mut random = Random::new(self.seed ^ 0xc057);
         let mut bytes = vec![0; usize::from(PARAMETERS)];
-        for address in [from, to] {
+        windows::addresses(&mut bytes, places);
+        for address in [places.inputs, places.outputs] {
             bytes.extend(address.to_le_bytes());
         }
         while bytes.len() < CONSTANTS {
             bytes.extend(random.operand().to_le_bytes());
         }
         bytes
+    }
+}
+
+impl Launched for Program {
+    fn task(&self, places: &Places) -> Task {
+        let windows = self.has_windows();
+        Task {
+            arch: self.arch,
+            code: self.code(),
+            registers: REGISTERS,
+            shared: if windows { windows::shared_size(BLOCK) } else { 0 },
+            barriers: 0,
+            local: if windows { windows::LOCAL_SIZE } else { 0 },
+            grid: self.threads.div_ceil(BLOCK),
+            block: self.threads.min(BLOCK),
+            banks: vec![(0, self.constants(places))],
+            inputs: self.inputs(),
+            stored: self.stored(),
+        }
     }
 }
 
@@ -185,6 +241,8 @@ mod tests {
             words: 4,
             predicates: true,
             uniform: (true, true),
+            window: None,
+            changes: false,
         };
         let lanes = Instance { uniform: (false, false), ..uniform };
         let around = [uniform, lanes].into_iter().flat_map(|it| [before(&it), after(&it, 256)].concat());

@@ -4,7 +4,7 @@
 //! seed, number of instances, and of each its word and two sums. All numbers are little-endian.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpuvmk_isa::{Arch, Word, decode};
@@ -116,13 +116,7 @@ impl Recorded {
         else {
             return Ok(counts);
         };
-        let mut runs = program.clone();
-        for (at, instance) in &program.instances {
-            if !soft::executes(instance.opcode) {
-                runs.words[*at] = crate::template::wait();
-            }
-        }
-        let stored = soft::outputs(&runs)?;
+        let stored = soft::outputs(&crate::record::without_refused(&program))?;
         let threads = usize::try_from(program.threads).unwrap_or(0);
         let mut left = &stored[..];
         for ((_, instance), vector) in program.instances.iter().zip(vectors) {
@@ -167,6 +161,30 @@ impl Recorded {
         })
     }
 
+    /// Writes a file.
+    ///
+    /// # Errors
+    /// The file takes nothing.
+    pub fn write(&self, file: impl Write) -> std::io::Result<()> {
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+        file.write_all(&MAGIC)?;
+        for word in [VERSION, self.threads] {
+            file.write_all(&word.to_le_bytes())?;
+        }
+        file.write_all(&count(self.programs.len()))?;
+        for (seed, vectors) in &self.programs {
+            file.write_all(&seed.to_le_bytes())?;
+            file.write_all(&count(vectors.len()))?;
+            for vector in vectors {
+                file.write_all(&vector.word.0.to_le_bytes())?;
+                file.write_all(&vector.all.to_le_bytes())?;
+                file.write_all(&vector.warp.to_le_bytes())?;
+            }
+        }
+        file.finish()?.flush()
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -193,7 +211,8 @@ impl Recorded {
     }
 }
 
-fn merge(all: &mut BTreeMap<String, Counts>, more: BTreeMap<String, Counts>) {
+/// Adds counts to counts.
+pub fn merge(all: &mut BTreeMap<String, Counts>, more: BTreeMap<String, Counts>) {
     for (name, counts) in more {
         all.entry(name).or_default().add(counts);
     }
@@ -225,8 +244,6 @@ fn double(file: &mut impl Read) -> std::io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn packed(bytes: &[u8]) -> Vec<u8> {

@@ -9,12 +9,22 @@ use gpuvmk_sm::{
 
 use gpuvmk_isa::Opcode;
 
-use crate::program::{BLOCK, Program, REGISTERS};
+use crate::task::Launched;
+use crate::windows::{Places, SIZE};
 
-/// Where code, inputs and outputs lie.
+/// Where code, inputs, outputs, windows and local memory lie.
 const CODE: u64 = 0x10_0000;
 const IN: u64 = 0x100_0000;
 const OUT: u64 = 0x200_0000;
+const WINDOWS: u64 = 0x1_0000_0000;
+const LOCAL: u64 = 0x2_0000_0000;
+const PLACES: Places = Places {
+    inputs: IN,
+    outputs: OUT,
+    windows: WINDOWS,
+    shared_window: 0x7294_0000_0000,
+    local_window: 0x7293_0000_0000,
+};
 
 /// Why a program gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,17 +40,36 @@ pub enum NoOutputs {
     Paused,
 }
 
-/// Memory in three pieces.
+/// Memory in pieces: code, inputs, and those that are written.
 #[derive(Debug)]
 struct Pieces {
     code: Vec<u32>,
     inputs: Vec<u32>,
-    outputs: Mutex<Vec<u32>>,
+    written: [(u64, Mutex<Vec<u32>>); 3],
 }
 
 fn index(address: u64, base: u64, length: usize) -> Option<usize> {
     let index = usize::try_from(address.checked_sub(base)? / 4).ok()?;
     (index < length).then_some(index)
+}
+
+impl Pieces {
+    fn changed(&self, address: u64, change: impl FnOnce(&mut u32)) -> Option<()> {
+        let (base, words) = self.written.iter().rev().find(|(base, _)| address >= *base)?;
+        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = words.len();
+        change(words.get_mut(index(address, *base, length)?)?);
+        Some(())
+    }
+
+    fn word(&self, address: u64) -> Option<u32> {
+        let mut word = None;
+        self.changed(address, |found| word = Some(*found));
+        let code = || index(address, CODE, self.code.len()).map(|index| self.code[index]);
+        let input = || index(address, IN, self.inputs.len()).map(|index| self.inputs[index]);
+        // Code is fetched by pages: behind it there is nothing.
+        word.or_else(code).or_else(input).or_else(|| (address < IN).then_some(0))
+    }
 }
 
 impl Memory for Pieces {
@@ -54,38 +83,50 @@ struct PiecesView<'a>(&'a Pieces);
 
 impl View for PiecesView<'_> {
     fn load(&mut self, address: u64, words: &mut [u32]) -> Result<(), MemoryFault> {
-        let Self(pieces) = self;
         for (word, at) in words.iter_mut().zip((address..).step_by(4)) {
-            let code = index(at, CODE, pieces.code.len()).map(|index| pieces.code[index]);
-            let input = || index(at, IN, pieces.inputs.len()).map(|index| pieces.inputs[index]);
-            // Code is fetched by pages: behind it there is nothing.
-            let behind = || (at < IN).then_some(0);
-            let missing = MemoryFault { address: at, access: Access::Read };
-            *word = code.or_else(input).or_else(behind).ok_or(missing)?;
+            *word = self.0.word(at).ok_or(MemoryFault { address: at, access: Access::Read })?;
         }
         Ok(())
     }
 
     fn load_byte(&mut self, address: u64) -> Result<u8, MemoryFault> {
-        Err(MemoryFault { address, access: Access::Read })
+        let word = self.0.word(address & !3).ok_or(MemoryFault { address, access: Access::Read })?;
+        Ok(word.to_le_bytes()[usize::try_from(address % 4).unwrap_or(0)])
     }
 
     fn store(&mut self, address: u64, words: &[u32]) -> Result<(), MemoryFault> {
-        let mut outputs = self.0.outputs.lock().unwrap_or_else(PoisonError::into_inner);
         for (word, at) in words.iter().zip((address..).step_by(4)) {
-            let length = outputs.len();
-            let place = index(at, OUT, length).ok_or(MemoryFault { address: at, access: Access::Write })?;
-            outputs[place] = *word;
+            let stored = self.0.changed(at, |found| *found = *word);
+            stored.ok_or(MemoryFault { address: at, access: Access::Write })?;
         }
         Ok(())
     }
 
-    fn store_byte(&mut self, address: u64, _: u8) -> Result<(), MemoryFault> {
-        Err(MemoryFault { address, access: Access::Write })
+    fn store_byte(&mut self, address: u64, byte: u8) -> Result<(), MemoryFault> {
+        let stored = self.0.changed(address & !3, |found| {
+            let mut bytes = found.to_le_bytes();
+            bytes[usize::try_from(address % 4).unwrap_or(0)] = byte;
+            *found = u32::from_le_bytes(bytes);
+        });
+        stored.ok_or(MemoryFault { address, access: Access::Write })
     }
 
-    fn update(&mut self, address: u64, _: Width, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
-        Err(MemoryFault { address, access: Access::Atomic })
+    fn update(
+        &mut self,
+        address: u64,
+        width: Width,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemoryFault> {
+        // Each thread has windows of its own, so that nobody comes between.
+        let missing = MemoryFault { address, access: Access::Atomic };
+        let wide = width == Width::Double;
+        let low = u64::from(self.0.word(address).ok_or(missing)?);
+        let high = if wide { u64::from(self.0.word(address + 4).ok_or(missing)?) } else { 0 };
+        let old = low | high << 32;
+        let new = change(old);
+        let halves = [new & u64::from(u32::MAX), new >> 32].map(|half| u32::try_from(half).unwrap_or(0));
+        self.store(address, if wide { &halves } else { &halves[..1] })?;
+        Ok(old)
     }
 
     fn timer(&mut self) -> u64 {
@@ -97,7 +138,7 @@ impl View for PiecesView<'_> {
 ///
 /// # Errors
 /// See [`NoOutputs`].
-pub fn outputs(program: &Program) -> Result<Vec<u32>, NoOutputs> {
+pub fn outputs(program: &dyn Launched) -> Result<Vec<u32>, NoOutputs> {
     outputs_by(Twin::of_host(), program)
 }
 
@@ -105,31 +146,44 @@ pub fn outputs(program: &Program) -> Result<Vec<u32>, NoOutputs> {
 ///
 /// # Errors
 /// See [`NoOutputs`].
-pub fn outputs_by(twin: Twin, program: &Program) -> Result<Vec<u32>, NoOutputs> {
-    let words = |bytes: Vec<u8>| -> Vec<u32> {
+pub fn outputs_by(twin: Twin, program: &dyn Launched) -> Result<Vec<u32>, NoOutputs> {
+    let task = program.task(&PLACES);
+    let words = |bytes: &[u8]| -> Vec<u32> {
         bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
     };
+    let threads = u64::from(task.grid) * u64::from(task.block);
+    let windows = usize::try_from(threads * u64::from(SIZE) / 4).unwrap_or(0);
+    // The threads of those blocks that are resident, each with its own.
+    let room = u64::from(task.local) * u64::from(task.block.next_multiple_of(32)) * u64::from(task.grid);
+    let local = LocalMemory { base: LOCAL, size: room, low: task.local, high: 0 };
+    let room = usize::try_from(room / 4).unwrap_or(0);
     let pieces = Pieces {
-        code: words(program.code()),
-        inputs: program.inputs(),
-        outputs: Mutex::new(vec![0; program.stored()]),
+        code: words(&task.code),
+        inputs: task.inputs,
+        written: [(OUT, task.stored), (WINDOWS, windows), (LOCAL, room)]
+            .map(|(base, words)| (base, Mutex::new(vec![0; words]))),
     };
     let mut banks = Constants::default();
-    banks.set(0, words(program.constants(IN, OUT)));
+    for (number, bank) in &task.banks {
+        banks.set((*number).into(), words(bank));
+    }
     let launch = Launch {
-        arch: program.arch,
+        arch: task.arch,
         entry: CODE,
-        registers: REGISTERS,
-        grid: [program.threads.div_ceil(BLOCK), 1, 1],
-        block: [program.threads.min(BLOCK), 1, 1],
-        shared: 0,
+        registers: task.registers,
+        grid: [task.grid, 1, 1],
+        block: [task.block, 1, 1],
+        shared: task.shared,
         constants: banks,
-        shared_window: 0x7294_0000_0000,
-        local_window: 0x7293_0000_0000,
-        local: LocalMemory::default(),
+        shared_window: PLACES.shared_window,
+        local_window: PLACES.local_window,
+        local,
     };
     match Grid::with(launch, twin)?.run(&pieces, &Alone, &|| true) {
-        Progress::Done => Ok(pieces.outputs.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        Progress::Done => {
+            let [(_, outputs), ..] = pieces.written;
+            Ok(outputs.into_inner().unwrap_or_else(PoisonError::into_inner))
+        }
         Progress::Paused => Err(NoOutputs::Paused),
         Progress::Faulted(fault) => Err(fault.into()),
     }
@@ -146,7 +200,7 @@ mod tests {
     use gpuvmk_isa::{Arch, Word};
 
     use super::*;
-    use crate::program::IN_WORDS;
+    use crate::program::{BLOCK, IN_WORDS, Program};
 
     #[test]
     fn an_instance_stores_its_results() {

@@ -75,6 +75,56 @@ pub(crate) fn load(to: u8, from: u8, offset: u32) -> Word {
 /// Bit 113 to 115: the scoreboard that is set while operands are not read yet.
 const READS: u32 = WAIT & !(7 << 8) | 1 << 8;
 
+/// The same scheduling with a scoreboard that is set while operands are not read yet.
+pub(crate) fn reads(control: u32) -> u32 {
+    control & !(7 << 8) | 1 << 8
+}
+
+/// STG.E.128 \[a.64 + offset\], b.
+pub(crate) fn store_four(at: u8, offset: u32, from: u8) -> Word {
+    Word(store(at, offset, from).0 & !(7 << 73) | FOUR)
+}
+
+/// .128, where loads and stores have their width.
+const FOUR: u128 = 6 << 73;
+
+fn at(register: u8, offset: u32) -> u128 {
+    a(register) | u128::from(offset & 0xff_ffff) << 40
+}
+
+/// STS.128 \[a + offset\], b.
+pub(crate) fn store_shared(to: u8, offset: u32, from: u8) -> Word {
+    word(0x388, at(to, offset) | b(from) | FOUR, READS)
+}
+
+/// LDS.128 d, \[a + offset\].
+pub(crate) fn load_shared(to: u8, from: u8, offset: u32) -> Word {
+    word(0x984, d(to) | at(from, offset) | FOUR, sets(0))
+}
+
+/// STL.128 \[a + offset\], b.
+pub(crate) fn store_local(to: u8, offset: u32, from: u8) -> Word {
+    word(0x387, at(to, offset) | b(from) | FOUR | NORMAL, READS)
+}
+
+/// LDL.128 d, \[a + offset\].
+pub(crate) fn load_local(to: u8, from: u8, offset: u32) -> Word {
+    word(0x983, d(to) | at(from, offset) | FOUR | NORMAL, sets(0))
+}
+
+/// LDGDEPBAR; DEPBAR.LE SB0, 0x0: all copies to shared memory have ended.
+pub(crate) fn copied() -> Vec<Word> {
+    vec![word(0x9af, 0, sets(0)), word(0x91a, 1 << 47, WAIT), wait()]
+}
+
+/// The eviction that a compiler asks for in local memory.
+const NORMAL: u128 = 1 << 84;
+
+/// LOP3.LUT d, a, mask, RZ, 0xc0, !PT.
+pub(crate) fn and_immediate(to: u8, from: u8, mask: u32) -> Word {
+    word(0x812, d(to) | a(from) | immediate(mask) | c(255) | 0xc0 << 72 | 7 << 81 | 0xf << 87, WAIT)
+}
+
 /// STG.E \[a.64 + offset\], b.
 pub(crate) fn store(at: u8, offset: u32, from: u8) -> Word {
     let address = a(at) | u128::from(DESCRIPTOR) << 64 | u128::from(offset & 0xff_ffff) << 40;

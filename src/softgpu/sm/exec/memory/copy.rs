@@ -31,7 +31,7 @@ pub(in crate::exec) fn copy(
         let words = &mut words[..length];
         if wanted >> lane & 1 == 1 {
             context.view.load(from[lane] - within, words)?;
-            zero_last(words, usize::try_from(within).unwrap_or(0));
+            zero_last(words, u32::try_from(within).unwrap_or(0));
         }
         let shared = context.shared.words.get_mut((to[lane] / 4) as usize..);
         let shared = shared.and_then(|shared| shared.get_mut(..words.len())).ok_or(OUT_OF_RANGE)?;
@@ -41,14 +41,9 @@ pub(in crate::exec) fn copy(
 }
 
 /// Zeros the last bytes.
-fn zero_last(words: &mut [u32], bytes: usize) {
+fn zero_last(words: &mut [u32], bytes: u32) {
     for (word, before) in words.iter_mut().rev().zip((0..).step_by(4)) {
-        *word = match bytes.saturating_sub(before) {
-            0 => *word,
-            1 => *word & 0xff_ffff,
-            2 => *word & 0xffff,
-            3 => *word & 0xff,
-            _ => 0,
-        };
+        let kept = u32::MAX.checked_shr(bytes.saturating_sub(before).saturating_mul(8)).unwrap_or(0);
+        *word &= kept;
     }
 }

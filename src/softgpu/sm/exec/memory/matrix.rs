@@ -1,6 +1,6 @@
-//! LDSM and STSM: matrices of 8 x 8 halves from shared memory, and into it. Lane `8 m + r` has the address of row `r` of matrix
-//! `m`; of each matrix, lane `4 g + t` gets elements `2 t` and `2 t + 1` of row `g`, or of column `g` if they
-//! are transposed (PTX manual, `ldmatrix` and `stmatrix`).
+//! LDSM and STSM: matrices of 8 x 8 halves from shared memory, and into it. Lane `8 m + r` has the address
+//! of row `r` of matrix `m`; of each matrix, lane `4 g + t` has elements `2 t` and `2 t + 1` of row `g`, or
+//! of column `g` if they are transposed (PTX manual, `ldmatrix` and `stmatrix`).
 
 use super::address::{MISALIGNED, OUT_OF_RANGE, short};
 use crate::exec::context::{Context, Done, put};
@@ -61,7 +61,7 @@ pub(in crate::exec) fn store_matrices(
     let mut from = op.b.row;
     for addresses in addresses.as_chunks::<ROWS>().0.iter().take(count.into()) {
         let register = warp.row(pool, from);
-        let half = |lane: usize, which: usize| register[lane % LANES] >> (16 * which) & 0xffff;
+        let half = |lane: usize, which: usize| register[lane % LANES] >> (16 * which) << 16 >> 16;
         for (row, address) in addresses.iter().enumerate() {
             row_at(&context.shared.words, *address)?;
             for column in 0..WORDS {

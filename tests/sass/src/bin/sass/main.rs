@@ -1,5 +1,9 @@
 //! Recorded machine code, run in the software GPU again: `cargo xtask sass`.
 
+mod gpu;
+mod recording;
+
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,13 +11,17 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use gpuvmk_sass::recorded::{Counts, Extent, Recorded, table_of_differences};
+use gpuvmk_sass::random::Random;
+use gpuvmk_sass::recorded::{Counts, Extent, Recorded, merge, table_of_differences};
 use serde_json::json;
 
-/// What an H200 gave, and what is known to differ, of the first warp and of all threads.
-const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz");
-const OF_WARP: &str = include_str!("../../tests/differences.tsv");
-const OF_ALL: &str = include_str!("../../tests/differences_all.tsv");
+/// What an H200 and an H100 gave, and what is known to differ, of the first warp and of all threads.
+const VECTORS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h100.gz"),
+];
+const OF_WARP: &str = include_str!("../../../tests/differences.tsv");
+const OF_ALL: &str = include_str!("../../../tests/differences_all.tsv");
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -23,11 +31,22 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run programs on this machine's GPU, and write what it gave.
+    Record(recording::Options),
+    /// Print CUDA C of random control flow.
+    Source {
+        /// Names the random numbers
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many kernels
+        #[arg(long, default_value_t = 40)]
+        kernels: u32,
+    },
     /// Run what a GPU ran, and compare.
     Verify {
         /// The recording.
-        #[arg(long, value_name = "FILE", default_value = VECTORS)]
-        file: PathBuf,
+        #[arg(long, value_name = "FILE", default_values = VECTORS)]
+        file: Vec<PathBuf>,
         /// The first warp alone, in a second, instead of all threads
         #[arg(long)]
         warp: bool,
@@ -38,13 +57,28 @@ enum Command {
 }
 
 fn main() -> Result<ExitCode> {
-    let Command::Verify { file, warp, json } = Arguments::parse().command;
-    let recorded = File::open(&file).with_context(|| format!("Cannot open {}", file.display()))?;
-    let recorded = Recorded::read(recorded).with_context(|| format!("Cannot read {}", file.display()))?;
+    env_logger::init();
+    let right = match Arguments::parse().command {
+        Command::Record(options) => recording::run(&options)?,
+        Command::Source { seed, kernels } => {
+            print!("{}", gpuvmk_sass::flow::source(kernels, &mut Random::new(seed)));
+            true
+        }
+        Command::Verify { file, warp, json } => verify(&file, warp, json)?,
+    };
+    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
     let begin = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let extent = if warp { Extent::Warp } else { Extent::All };
-    let counts = recorded.verify_all(extent, workers)?;
+    let mut counts = BTreeMap::new();
+    for file in files {
+        let recorded = File::open(file).with_context(|| format!("Cannot open {}", file.display()))?;
+        let recorded = Recorded::read(recorded).with_context(|| format!("Cannot read {}", file.display()))?;
+        merge(&mut counts, recorded.verify_all(extent, workers)?);
+    }
     let table = table_of_differences(&counts);
     let known = if warp { OF_WARP } else { OF_ALL };
     let differs = |line: &&str| !known.lines().any(|one| one == *line);
@@ -76,5 +110,5 @@ fn main() -> Result<ExitCode> {
         });
         println!("{figures}");
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ok)
 }

@@ -1,0 +1,38 @@
+//! What is launched: machine code, its operands, and room for what it stores.
+
+use gpuvmk_isa::Arch;
+
+use crate::windows::Places;
+
+/// A launch, for memory that lies where a GPU has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Of which version its code is.
+    pub arch: Arch,
+    /// Machine code.
+    pub code: Vec<u8>,
+    /// Registers of a thread.
+    pub registers: u16,
+    /// Bytes of shared memory of a block.
+    pub shared: u32,
+    /// Barriers of a block.
+    pub barriers: u8,
+    /// Bytes of local memory of a thread.
+    pub local: u32,
+    /// Blocks, and threads of one.
+    pub grid: u32,
+    /// See above.
+    pub block: u32,
+    /// Constant banks, with their numbers.
+    pub banks: Vec<(u16, Vec<u8>)>,
+    /// Words that are loaded.
+    pub inputs: Vec<u32>,
+    /// Words that are stored.
+    pub stored: usize,
+}
+
+/// Whatever can be launched.
+pub trait Launched {
+    /// The launch, for these places.
+    fn task(&self, places: &Places) -> Task;
+}
