@@ -95,7 +95,7 @@ impl Sum {
         let value = special.unwrap_or_else(|| self.finite(c, pairs));
         let rounding = if self.accumulator == Format::SINGLE { Rounding::Zero } else { Rounding::Nearest };
         let word = self.accumulator.word(value, rounding);
-        // A cut result beyond the largest number is infinite, as of other units.
+        // A cut result of a larger exponent than the largest number's is infinite.
         let largest = self.accumulator.infinity(false) - 1;
         // There is no -0.
         let word = if word & !self.accumulator.zero(true) == 0 { 0 } else { word };
@@ -135,8 +135,9 @@ impl Sum {
     }
 }
 
+/// True for what is beyond the largest number when it is cut: 2^128 and above, of singles.
 fn overflows(format: Format, value: Value) -> bool {
-    format.word(value, Rounding::Nearest) & !format.zero(true) == format.infinity(false)
+    matches!(value, Value::Number(number) if number.exponent > 1 - format.least_exponent())
 }
 
 /// IMMA: whole numbers, exactly; the sum wraps, or with SAT is clamped.
@@ -201,6 +202,8 @@ mod tests {
         assert_eq!(HALVES.of(0, [].into_iter()), 0);
         let brain = Sum { factors: Format::BFLOAT, accumulator: Format::SINGLE };
         assert_eq!(brain.of(0x7f7f_ffff, [(0x7f00, 0x3f80)].into_iter()), 0x7f80_0000);
+        // Above the largest number by three quarters of its last place: cut.
+        assert_eq!(brain.of(0x7f7f_ffff, [(0x7340, 0x3f00)].into_iter()), 0x7f7f_ffff);
     }
 
     #[test]
