@@ -13,6 +13,7 @@ use super::clearing::Cleaner;
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::engine_table::EngineTable;
 use super::events::Events;
+use super::kernel::OpenFiles;
 use super::open_error::OpenError;
 use super::pinner::Pinner;
 use super::space::{Memories, Space};
@@ -49,6 +50,8 @@ pub(super) struct Helpers {
     pub clock: Arc<dyn Clock>,
     /// Readable when the owner should look.
     pub wake: Arc<OwnedFd>,
+    /// Tells whether windows are still somebody's.
+    pub windows: Box<dyn OpenFiles>,
 }
 
 /// A new descriptor to wake the owner with.
@@ -93,7 +96,7 @@ impl RmDriver {
         vram: u64,
     ) -> Result<Self, OpenError> {
         let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
-        let Helpers { cleaner, pinner, clock, wake } = helpers;
+        let Helpers { cleaner, pinner, clock, wake, windows } = helpers;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
         let info = GpuInfo {
             chip,
@@ -127,7 +130,7 @@ impl RmDriver {
             channels: Channels::new(table, chip),
             spaces: BTreeMap::new(),
             next_space: 0,
-            vram: Vram::new(vram, device.client.kernel().open_files()?),
+            vram: Vram::new(vram, windows),
             system: SystemMemory::new(pinner),
             doorbell,
             preempted: Vec::new(),

@@ -9,6 +9,7 @@ use super::RmDriver;
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::driver::{Helpers, wake};
 use super::engine_table::EngineTable;
+use super::kernel::OpenFiles;
 use super::open_error::OpenError;
 use super::pinner::{self, PinContext};
 use super::worker::{Work, Worker};
@@ -18,7 +19,7 @@ use gpuvmk_chip::Chip;
 /// Bytes for reading cleared memory back.
 const STAGING: u64 = 32 << 20;
 
-/// A GPU that is taken: all that opens files is done, no thread runs.
+/// A GPU that is taken: every file is open but the driver's own nodes, and no thread runs.
 pub struct TakenGpu {
     device: Device,
     doorbell: Arc<Doorbell>,
@@ -27,6 +28,7 @@ pub struct TakenGpu {
     table: EngineTable,
     chip: Chip,
     vram: u64,
+    windows: Box<dyn OpenFiles>,
 }
 
 impl std::fmt::Debug for TakenGpu {
@@ -48,7 +50,9 @@ impl TakenGpu {
         let lone = table.engine_type(gpuvmk_chip::Engine::COPY1).unwrap_or_default();
         let worker = Worker::new(&mut device, chip, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
             .map_err(|error| OpenError::Setup(Box::new(error)))?;
-        Ok(Self { device, doorbell, worker, facts, table, chip, vram })
+        // Its file in `/proc` is out of reach later.
+        let windows = device.client.kernel().open_files()?;
+        Ok(Self { device, doorbell, worker, facts, table, chip, vram, windows })
     }
 
     /// Starts its threads and drives it. To be called when the process is confined.
@@ -56,7 +60,7 @@ impl TakenGpu {
     /// # Errors
     /// The kernel gives no thread, or the NVIDIA driver refuses a call.
     pub fn start(self) -> Result<RmDriver, OpenError> {
-        let Self { device, doorbell, worker, facts, table, chip, vram } = self;
+        let Self { device, doorbell, worker, facts, table, chip, vram, windows } = self;
         let wake = wake()?;
         let context = PinContext {
             kernel: device.client.shared_kernel(),
@@ -66,7 +70,8 @@ impl TakenGpu {
             takes_holes: false,
         };
         let pinner = Box::new(pinner::start(&context, &wake)?);
-        let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
+        let clock = budget::monotonic();
+        let helpers = Helpers { cleaner: Box::new(worker), pinner, clock, wake, windows };
         RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), vram)
     }
 }

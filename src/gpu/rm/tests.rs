@@ -59,6 +59,7 @@ impl Rig {
             pinner: Box::new(QuickPinner { context: context(&mock, &device), answers }),
             clock: Arc::clone(&clock) as _,
             wake: wake().unwrap(),
+            windows: device.client.kernel().open_files().unwrap(),
         };
         let driver =
             RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), 1 << 30).unwrap();

@@ -62,6 +62,7 @@ impl Timed {
             }),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             wake: wake().unwrap(),
+            windows: device.client.kernel().open_files().unwrap(),
         };
         let driver = RmDriver::with_helpers(device, doorbell, helpers, facts, (table, chip), vram).unwrap();
         (driver, Self { clock, mock, zero })
