@@ -57,9 +57,17 @@ impl Rig {
         self.driver.info().tenant_vram
     }
 
-    /// A partition, as its tenant sees it.
+    /// A partition, as its tenant sees it. Where the card still reaches what was there before, that goes first.
     fn partition(&mut self, start: HostVram, size: u64) -> Mapping {
-        let shared = self.driver.share_vram(start, size).unwrap();
+        let mut shared = self.driver.share_vram(start, size);
+        wait_until("the card lets go of the last tenant's memory", || {
+            let goes = shared.as_ref().is_err_and(|error| error.to_string().contains("still being taken"));
+            if goes {
+                shared = self.driver.share_vram(start, size);
+            }
+            !goes
+        });
+        let shared = shared.unwrap();
         let [piece] = shared.as_slice() else { panic!("{} pieces", shared.len()) };
         assert_eq!((piece.offset, piece.size), (0, size));
         Mapping::of_file(piece.fd.as_fd(), 0, size, Access::ReadWrite).unwrap()
