@@ -57,7 +57,7 @@ impl Rig {
         self.driver.info().tenant_vram
     }
 
-    /// A partition, as its tenant sees it. Where the card still reaches what was there before, that goes first.
+    /// A partition, as its tenant sees it. What was there before goes first, where the card still reaches it.
     fn partition(&mut self, start: HostVram, size: u64) -> Mapping {
         let mut shared = self.driver.share_vram(start, size);
         wait_until("the card lets go of the last tenant's memory", || {
