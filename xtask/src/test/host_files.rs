@@ -35,8 +35,8 @@ pub fn test_program(name: &str) -> Result<PathBuf> {
             "--no-run",
             "--message-format",
             "json",
-            "--package",
-            "gpuvmk",
+            // Of one package alone, dependencies have other features, and all is built once more.
+            "--workspace",
             "--test",
             name,
         ])
