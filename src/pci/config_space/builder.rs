@@ -1,5 +1,8 @@
 //! Puts a configuration space together: identity, BARs from a region table, capability chain.
 
+use super::draft::{Draft, put};
+use super::error::BuildError;
+use super::extended::{self, ExtendedCapability};
 use super::layout::{self, command, msi, pcie, pm, status, vendor};
 use super::{CONVENTIONAL_SIZE, CapabilityOffsets, ConfigSpace};
 use crate::{RegionInfo, RegionKind, RegionTable};
@@ -66,57 +69,32 @@ impl Capability {
     }
 }
 
-/// Why a configuration space cannot be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BuildError {
-    /// A BAR's size is not one that a BAR can express.
-    #[error("BAR {bar} cannot have {size:#x} bytes: {why}")]
-    BarSize {
-        /// Which (6 for the ROM BAR).
-        bar: usize,
-        /// Its size.
-        size: u64,
-        /// The allowed values.
-        why: &'static str,
-    },
-    /// The kind of region does not fit at that index.
-    #[error("Region {bar} cannot be of kind {kind:?}")]
-    BarKind {
-        /// Number of the BAR, 0 to 5.
-        bar: usize,
-        /// The region's kind.
-        kind: RegionKind,
-    },
-    /// A capability leaves the space behind the header, is unaligned, or overlaps another one.
-    #[error("Capability {id:#04x} does not fit at {at:#04x}: {why}")]
-    CapabilityPlace {
-        /// Capability id.
-        id: u8,
-        /// Offset asked for.
-        at: u8,
-        /// The allowed values.
-        why: &'static str,
-    },
-}
-
 /// Builds a [`ConfigSpace`].
 #[derive(Clone, Debug)]
 pub struct ConfigSpaceBuilder {
     identity: Identity,
     regions: RegionTable,
     capabilities: Vec<(u8, Capability)>,
+    extended: Vec<(u16, ExtendedCapability)>,
 }
 
 impl ConfigSpaceBuilder {
     /// A function of that identity with those BARs, and the INTx pin A.
     pub fn new(identity: Identity, regions: RegionTable) -> Self {
-        Self { identity, regions, capabilities: Vec::new() }
+        Self { identity, regions, capabilities: Vec::new(), extended: Vec::new() }
     }
 
     /// Adds a capability at offset `at`; the chain has the order of these calls.
     #[must_use]
     pub fn capability(mut self, at: u8, capability: Capability) -> Self {
         self.capabilities.push((at, capability));
+        self
+    }
+
+    /// Adds an extended capability at offset `at`, behind those before it.
+    #[must_use]
+    pub fn extended(mut self, at: u16, capability: ExtendedCapability) -> Self {
+        self.extended.push((at, capability));
         self
     }
 
@@ -142,9 +120,13 @@ impl ConfigSpaceBuilder {
             draft.rom(*rom)?;
         }
         let capabilities = draft.capabilities(&self.capabilities)?;
+        let size = extended::lay_out(&mut draft, &self.extended, &self.regions)?;
+        for bytes in [&mut draft.value, &mut draft.writable, &mut draft.clear] {
+            bytes.truncate(size);
+        }
         Ok(ConfigSpace {
+            reset_value: draft.value.clone(),
             value: draft.value,
-            reset_value: draft.value,
             writable: draft.writable,
             write_1_to_clear: draft.clear,
             capabilities,
@@ -154,49 +136,7 @@ impl ConfigSpaceBuilder {
     }
 }
 
-/// Values and masks under construction.
-struct Draft {
-    value: [u8; CONVENTIONAL_SIZE],
-    writable: [u8; CONVENTIONAL_SIZE],
-    clear: [u8; CONVENTIONAL_SIZE],
-    reset_capable: bool,
-}
-
-impl Default for Draft {
-    fn default() -> Self {
-        Self {
-            value: [0; CONVENTIONAL_SIZE],
-            writable: [0; CONVENTIONAL_SIZE],
-            clear: [0; CONVENTIONAL_SIZE],
-            reset_capable: false,
-        }
-    }
-}
-
-/// Stores `bytes` at `at`; offsets are layout constants or were checked, what lies outside is dropped.
-fn put(target: &mut [u8; CONVENTIONAL_SIZE], at: usize, bytes: &[u8]) {
-    for (place, byte) in target.iter_mut().skip(at).zip(bytes) {
-        *place = *byte;
-    }
-}
-
 impl Draft {
-    fn value16(&mut self, at: usize, value: u16) {
-        put(&mut self.value, at, &value.to_le_bytes());
-    }
-
-    fn value32(&mut self, at: usize, value: u32) {
-        put(&mut self.value, at, &value.to_le_bytes());
-    }
-
-    fn writable16(&mut self, at: usize, mask: u16) {
-        put(&mut self.writable, at, &mask.to_le_bytes());
-    }
-
-    fn writable32(&mut self, at: usize, mask: u32) {
-        put(&mut self.writable, at, &mask.to_le_bytes());
-    }
-
     fn header(&mut self, identity: &Identity) {
         self.value16(layout::VENDOR_ID, identity.vendor);
         self.value16(layout::DEVICE_ID, identity.device);

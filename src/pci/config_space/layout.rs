@@ -115,3 +115,55 @@ pub(super) mod pcie {
     pub(in super::super) const LINK_CONTROL_2: usize = 0x30;
     pub(in super::super) const LINK_CONTROL_2_WRITABLE: u16 = 0x000f;
 }
+
+/// Header of an extended capability: its id, version and the offset of the next one.
+pub(super) mod extended {
+    pub(in super::super) const HEADER: usize = 4;
+    pub(in super::super) const VERSION_SHIFT: u32 = 16;
+    pub(in super::super) const NEXT_SHIFT: u32 = 20;
+}
+
+/// Resizable BAR.
+pub(super) mod resizable {
+    pub(in super::super) const ID: u16 = 0x15;
+    pub(in super::super) const VERSION: u32 = 1;
+    pub(in super::super) const SIZE: usize = 12;
+    /// Sizes that there are: bit 4 is 1 MiB.
+    pub(in super::super) const CAPABILITY: usize = 4;
+    pub(in super::super) const CONTROL: usize = 8;
+    pub(in super::super) const ONE_BAR: u32 = 1 << 5;
+    /// log2 of the size that is chosen, in MiB.
+    pub(in super::super) const SIZE_SHIFT: u32 = 8;
+
+    /// A size as the control register has it, if the capability register can tell it.
+    pub(in super::super) fn size(bytes: u64) -> Option<u32> {
+        let log2 = bytes.checked_ilog2().filter(|_| bytes.is_power_of_two())?;
+        log2.checked_sub(20).filter(|size| *size < 28)
+    }
+
+    /// The capability register with that size alone.
+    pub(in super::super) const fn only(size: u32) -> u32 {
+        1 << (size + 4)
+    }
+}
+
+/// Advanced error reporting (version 2, without prefixes of packets).
+pub(super) mod errors {
+    pub(in super::super) const ID: u16 = 0x01;
+    pub(in super::super) const VERSION: u32 = 2;
+    pub(in super::super) const SIZE: usize = 0x48;
+    pub(in super::super) const UNCORRECTABLE_STATUS: usize = 4;
+    pub(in super::super) const UNCORRECTABLE_MASK: usize = 8;
+    pub(in super::super) const UNCORRECTABLE_SEVERITY: usize = 0x0c;
+    /// Data link, poisoned packet, flow control, timeout, abort, unexpected completion, overflow, malformed
+    /// packet, unsupported request.
+    pub(in super::super) const UNCORRECTABLE: u32 = 0x0017_f010;
+    /// Data link, flow control, overflow, malformed packet.
+    pub(in super::super) const SEVERITY_RESET: u32 = 0x0006_2010;
+    pub(in super::super) const CORRECTABLE_STATUS: usize = 0x10;
+    pub(in super::super) const CORRECTABLE_MASK: usize = 0x14;
+    /// Receiver, bad packets of both layers, replays, what is advisory.
+    pub(in super::super) const CORRECTABLE: u32 = 0x31c1;
+    /// What is advisory.
+    pub(in super::super) const CORRECTABLE_MASK_RESET: u32 = 0x2000;
+}

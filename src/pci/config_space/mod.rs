@@ -1,27 +1,32 @@
-//! A type-0 PCI configuration space as a pure model: 256 bytes of registers with a write mask for every bit.
-//! The extended space (up to 4 KiB) reads as zero, as that of a PCI Express function without extended
-//! capabilities.
+//! A type-0 PCI configuration space as a pure model: 256 bytes of registers with a write mask for every bit,
+//! and as many more as extended capabilities need. The rest of the extended space (up to 4 KiB) reads as
+//! zero.
 //!
 //! Every bit is read-only, read-write or write-1-to-clear. A write returns what it changed as a value
 //! ([`ConfigChange`]); the owner acts on it (interrupt routing, DMA on or off, function-level reset). BARs
 //! answer the sizing protocol: the address bits below the size are hard-wired to zero.
 //!
-//! Not handled: MSI-X, per-vector masking, extended capabilities (AER, ...), vital product data, and
-//! power-state transitions beyond storing the state (`No_Soft_Reset` is set: D3hot to D0 resets nothing).
+//! Not handled: MSI-X, per-vector masking, most extended capabilities, vital product data, and power-state
+//! transitions beyond storing the state (`No_Soft_Reset` is set: D3hot to D0 resets nothing).
 
 mod builder;
+mod draft;
+mod error;
+mod extended;
 mod layout;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{BuildError, Capability, ConfigSpaceBuilder, Identity};
+pub use builder::{Capability, ConfigSpaceBuilder, Identity};
+pub use error::BuildError;
+pub use extended::ExtendedCapability;
 pub use state::ConfigSpaceState;
 
 use super::{AccessError, Region, RegionKind};
 use layout::{command, msi, pcie, pm, status};
 
-/// Bytes of configuration space with registers behind them.
+/// Bytes of configuration space with registers behind them in any function.
 pub const CONVENTIONAL_SIZE: usize = 256;
 
 /// Bytes of a PCI Express function's configuration space.
@@ -111,12 +116,13 @@ struct CapabilityOffsets {
 /// A configuration space.
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
-    value: [u8; CONVENTIONAL_SIZE],
-    reset_value: [u8; CONVENTIONAL_SIZE],
+    /// 256 bytes, or more with extended capabilities; the other three have as many.
+    value: Vec<u8>,
+    reset_value: Vec<u8>,
     /// Bits that a write stores.
-    writable: [u8; CONVENTIONAL_SIZE],
+    writable: Vec<u8>,
     /// Bits that a written 1 clears.
-    write_1_to_clear: [u8; CONVENTIONAL_SIZE],
+    write_1_to_clear: Vec<u8>,
     capabilities: CapabilityOffsets,
     bar_kinds: [RegionKind; 6],
     reset_capable: bool,
@@ -244,7 +250,7 @@ impl ConfigSpace {
 
     /// All registers as after power-on.
     pub fn reset(&mut self) {
-        self.value = self.reset_value;
+        self.value.clone_from(&self.reset_value);
     }
 
     fn word(&self, at: usize) -> u16 {

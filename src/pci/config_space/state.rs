@@ -3,15 +3,22 @@
 use gpuvmk_saved_state::{Bytes, Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use super::layout::status;
-use super::{CONVENTIONAL_SIZE, ConfigSpace};
+use super::ConfigSpace;
+use super::layout::{self, status};
 
 /// State of a [`ConfigSpace`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigSpaceState {
-    /// The first 256 bytes, as they are read.
+    /// The first 256 bytes, and those up to the end of the last extended capability, as they are read.
     pub value: Bytes,
+}
+
+impl ConfigSpaceState {
+    /// Where the chain of capabilities begins, by which layouts can be told apart.
+    pub fn first_capability(&self) -> Option<u8> {
+        self.value.0.get(layout::CAPABILITIES_POINTER).copied()
+    }
 }
 
 impl ConfigSpace {
@@ -27,7 +34,7 @@ impl ConfigSpace {
             bar_kinds: _,
             reset_capable: _,
         } = self;
-        ConfigSpaceState { value: Bytes(value.to_vec()) }
+        ConfigSpaceState { value: Bytes(value.clone()) }
     }
 
     /// The space `built` for the function, in a saved state.
@@ -37,8 +44,8 @@ impl ConfigSpace {
     pub fn from_state(state: &ConfigSpaceState, mut built: Self) -> Result<Self, StateError> {
         let check = Check("configuration space");
         let bytes = &state.value.0;
-        check.exactly("value", bytes.len(), CONVENTIONAL_SIZE)?;
-        let mut value = [0; CONVENTIONAL_SIZE];
+        check.exactly("value", bytes.len(), built.value.len())?;
+        let mut value = vec![0; built.value.len()];
         let places = value.iter_mut().zip(bytes).zip(built.reset_value.iter().zip(&built.writable));
         for (((place, byte), (reset, writable)), position) in places.zip(0..) {
             let device = if position == status::OFFSET { status::INTERRUPT_LOW_BYTE } else { 0 };

@@ -193,7 +193,7 @@ fn flr_bit_means_nothing_to_a_function_without_it() {
 #[test]
 fn reset_restores_power_on_values() {
     let mut space = space();
-    let fresh = space.value;
+    let fresh = space.value.clone();
     for offset in 0..256 {
         space.write(offset, &[0xff]).unwrap();
     }
@@ -229,7 +229,7 @@ fn run_across_the_conventional_end_is_served() {
 #[test]
 fn access_beyond_the_end_is_refused_unchanged() {
     let mut space = space();
-    let before = space.value;
+    let before = space.value.clone();
 
     for offset in [4093, 4096, u64::MAX] {
         assert!(matches!(space.read(offset, &mut [0; 4]), Err(AccessError::OutOfRange { .. })));
