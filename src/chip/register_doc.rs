@@ -10,8 +10,8 @@ const HEAD: &str = "# Registers of the register faces
 Generated from the tables in `src/chip/*/regs/`; regenerate with `UPDATE_DOCS=1 cargo test --lib register_doc`.
 
 What a guest's access does: **scratch** reads back what was written and touches nothing (also the rule for
-registers that are not listed); **constant** reads its reset value, writes are dropped; **write 1 to clear**;
-**handler** means that the unit's model in `src/units/` decides; **denied** drops writes and counts them.
+registers that are not listed); **fields** is scratch of which only the fields stick; **constant** reads its
+reset value, writes are dropped; **write 1 to clear**; **handler** means that the unit's model in `src/units/` decides; **denied** drops writes and counts them.
 ";
 
 const FAMILIES: &str = "
@@ -88,6 +88,7 @@ fn row(text: &mut String, entry: &RegisterDef) {
 const fn access(policy: Policy) -> &'static str {
     match policy {
         Policy::Scratch => "scratch",
+        Policy::Fields => "fields",
         Policy::Constant => "constant",
         Policy::WriteOneToClear => "write 1 to clear",
         Policy::Handler => "handler",

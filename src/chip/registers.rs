@@ -49,6 +49,8 @@ impl RegArray {
 pub enum Policy {
     /// Reads back what was written, touches nothing. Also the rule for registers that no table lists.
     Scratch,
+    /// As scratch, but only bits of its fields stick; others read 0.
+    Fields,
     /// Reads its reset value; writes are dropped.
     Constant,
     /// A written 1 clears the bit.
@@ -263,6 +265,12 @@ pub struct RegisterDef {
 }
 
 impl RegisterDef {
+    /// All bits of its fields.
+    pub fn fields_mask(&self) -> u32 {
+        let field = |field: &FieldDef| Field::new(field.high.into(), field.low.into()).mask();
+        self.fields.iter().fold(0, |mask, one| mask | field(one))
+    }
+
     /// True when `reg` is this register or one of this family.
     pub const fn covers(&self, reg: Reg) -> bool {
         let family = RegArray { base: self.offset, count: self.count, stride: self.stride };

@@ -76,7 +76,7 @@ impl RegisterFile {
                 Outcome::Done(self.stored(reg).unwrap_or(0))
             }
             Some(definition) => match definition.policy {
-                Policy::Scratch | Policy::WriteOneToClear => {
+                Policy::Scratch | Policy::Fields | Policy::WriteOneToClear => {
                     Outcome::Done(self.stored(reg).unwrap_or(definition.reset))
                 }
                 Policy::Constant | Policy::Denied => Outcome::Done(definition.reset),
@@ -96,6 +96,7 @@ impl RegisterFile {
         };
         match definition.policy {
             Policy::Scratch => self.store(reg, word.merge(self.get(reg))),
+            Policy::Fields => self.store(reg, word.merge(self.get(reg)) & definition.fields_mask()),
             Policy::WriteOneToClear => self.store(reg, self.get(reg) & !word.bits()),
             Policy::Constant => {}
             Policy::Denied => {
@@ -192,6 +193,8 @@ mod tests {
         unit "TEST", source "test";
         /// Plain.
         PLAIN @ 0x001000, reset 7, Scratch, {};
+        /// Some bits.
+        SOME @ 0x001014, reset 0x10, Fields, { 31:31 ON, 7:4 NUMBER };
         /// Fixed.
         FIXED @ 0x001004, reset 9, Constant, {};
         /// Cleared by ones.
@@ -224,6 +227,17 @@ mod tests {
         file.write(SECRET, Word::full(1));
         assert_eq!((file.read(FIXED), file.read(SECRET)), (Outcome::Done(9), Outcome::Done(3)));
         assert_eq!(file.counters(), Counters { refused: 1, ..Counters::default() });
+    }
+
+    #[test]
+    fn only_the_fields_of_a_register_of_fields_stick() {
+        let mut file = file();
+        assert_eq!(file.read(SOME), Outcome::Done(0x10));
+        file.write(SOME, Word::full(u32::MAX));
+        assert_eq!(file.read(SOME), Outcome::Done(0x8000_00f0));
+        let lane = lanes(u64::from(SOME.0), 1).next().unwrap();
+        file.write(SOME, lane.word(&[0x2f]));
+        assert_eq!(file.read(SOME), Outcome::Done(0x8000_0020));
     }
 
     #[test]

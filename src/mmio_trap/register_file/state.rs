@@ -66,8 +66,13 @@ impl RegisterFile {
                 format!("{offset:#x} is no register, or not in its place")
             })?;
             least = offset.saturating_add(4);
-            let policy = index.definition(reg).map_or(Policy::Scratch, |definition| definition.policy);
-            let is_stored = matches!(policy, Policy::Scratch | Policy::WriteOneToClear);
+            let definition = index.definition(reg);
+            let policy = definition.map_or(Policy::Scratch, |definition| definition.policy);
+            let is_stored = match policy {
+                Policy::Scratch | Policy::WriteOneToClear => true,
+                Policy::Fields => definition.is_some_and(|definition| value & !definition.fields_mask() == 0),
+                Policy::Constant | Policy::Handler | Policy::Denied => false,
+            };
             check.that(is_stored && value != reset_value(index, reg), || {
                 format!("register {offset:#08x}, with policy {policy:?}, has {value:#x}")
             })?;

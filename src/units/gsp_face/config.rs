@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use super::hal::{Hal, Pci};
+use super::hal::{EARLIER_CAPABILITIES, Hal, Pci, PciCapabilities};
 use gpuvmk_gsp::ObjectLimits;
 use gpuvmk_gsp::abi::values::PciIdentity;
 use gpuvmk_host::clock::{Clock, MonotonicClock};
 use gpuvmk_pci::config_space::{
-    BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
+    BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, ConfigSpaceState,
+    ExtendedCapability, Identity,
 };
 use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
-/// Where capabilities lie, as on earlier cards.
-const PM_CAPABILITY: u8 = 0x60;
-const MSI_CAPABILITY: u8 = 0x68;
-const PCIE_CAPABILITY: u8 = 0x78;
 /// NVIDIA's PCI vendor id.
 const VENDOR: u16 = 0x10de;
 /// 3D controller; no VGA arbitration.
@@ -96,6 +93,21 @@ pub(super) fn regions(pci: &Pci) -> RegionTable {
 
 /// The configuration space of a function.
 pub(super) fn space(config: &GspFaceConfig) -> Result<ConfigSpace, BuildError> {
+    space_with(config, config.hal.pci.capabilities)
+}
+
+/// The configuration space of a function in that state, whose driver knows where capabilities lie: all chips
+/// once had them where earlier cards have them.
+pub(super) fn space_of(config: &GspFaceConfig, state: &ConfigSpaceState) -> Result<ConfigSpace, BuildError> {
+    let places = if state.first_capability() == Some(EARLIER_CAPABILITIES.power) {
+        EARLIER_CAPABILITIES
+    } else {
+        config.hal.pci.capabilities
+    };
+    space_with(config, places)
+}
+
+fn space_with(config: &GspFaceConfig, places: PciCapabilities) -> Result<ConfigSpace, BuildError> {
     let identity = Identity {
         vendor: VENDOR,
         device: config.device_id,
@@ -109,9 +121,15 @@ pub(super) fn space(config: &GspFaceConfig) -> Result<ConfigSpace, BuildError> {
         link_width: 16,
         function_level_reset: true,
     };
-    ConfigSpaceBuilder::new(identity, regions(&config.hal.pci))
-        .capability(PM_CAPABILITY, Capability::PowerManagement)
-        .capability(MSI_CAPABILITY, Capability::Msi)
-        .capability(PCIE_CAPABILITY, pcie)
-        .build()
+    let mut builder = ConfigSpaceBuilder::new(identity, regions(&config.hal.pci))
+        .capability(places.power, Capability::PowerManagement)
+        .capability(places.msi, Capability::Msi)
+        .capability(places.pcie, pcie);
+    if let Some(at) = places.bar1_size {
+        builder = builder.extended(at, ExtendedCapability::ResizableBar { bar: 1 });
+    }
+    if let Some(at) = places.errors {
+        builder = builder.extended(at, ExtendedCapability::ErrorReporting);
+    }
+    builder.build()
 }

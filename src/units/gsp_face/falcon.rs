@@ -7,7 +7,7 @@
 //! Linux takes for a stray interrupt and disables. Nothing is lost by it: the driver reads the queue after
 //! the acknowledgement.
 
-use super::hal::{GspProcessor, ProcessorRegister};
+use super::hal::{GspProcessor, Lockdown, ProcessorRegister};
 use gpuvmk_chip::registers::{Field, Reg};
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::{Check, StateError};
@@ -61,10 +61,13 @@ impl GspFalcon {
             ProcessorRegister::IrqStatus => self.interrupts,
             ProcessorRegister::Mailbox0 => first,
             ProcessorRegister::Mailbox1 => second,
-            ProcessorRegister::Lockdown => match self.firmware {
-                Firmware::Running => 0,
-                Firmware::Absent | Firmware::Halted => field(self.layout.lockdown).map_or(0, Field::mask),
-            },
+            ProcessorRegister::Lockdown => {
+                let Some(Lockdown { locked, always, .. }) = self.layout.lockdown else { return 0 };
+                match self.firmware {
+                    Firmware::Running => always,
+                    Firmware::Absent | Firmware::Halted => always | locked.mask(),
+                }
+            }
             ProcessorRegister::Core => match self.firmware {
                 Firmware::Running => self.layout.active.mask(),
                 Firmware::Absent | Firmware::Halted => self.layout.halted.map_or(0, Field::mask),
@@ -179,7 +182,8 @@ mod tests {
     use super::*;
     use ProcessorRegister::*;
 
-    const LOCKDOWN: u32 = 1 << 13;
+    const RISCV: u32 = 1 << 10;
+    const LOCKDOWN: u32 = RISCV | 1 << 13;
     const HALTED: u32 = 0x10;
 
     #[test]
@@ -187,7 +191,7 @@ mod tests {
         let mut gsp = GspFalcon::new(&GH100.processor);
         assert_eq!((gsp.read(Lockdown), gsp.read(Core)), (LOCKDOWN, HALTED));
         gsp.running();
-        assert_eq!((gsp.read(Lockdown), gsp.read(Core)), (0, 0x80));
+        assert_eq!((gsp.read(Lockdown), gsp.read(Core)), (RISCV, 0x80));
         assert_eq!(gsp.read(Mailbox0), 0);
         gsp.halted();
         assert_eq!((gsp.read(Mailbox0), gsp.read(Core)), (0x8000_0000, 0x10));

@@ -67,7 +67,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         config: GspFaceConfig,
         state: &GspFaceState,
     ) -> Result<Self, RestoreError> {
-        let space = config::space(&config)?;
+        let space = config::space_of(&config, &state.registers.config)?;
         let gsp = Self::gsp_config(&backend, &config);
         let hal = config.hal;
         let parts = Parts::from_state(state, hal, gsp, space, config.clock)

@@ -3,9 +3,11 @@
 //! A vector is a bit of a leaf. It stays pending until the driver writes a one to it. Two leaves make a bit
 //! of the top word, which is set while one of their enabled vectors is pending; the output is high while an
 //! enabled top bit is set. A message goes out when the output rises, and when the driver enables top bits
-//! while it is high: a handler disables them, reads, clears, and enables them again.
+//! while it is high: a handler disables them, reads, clears, and enables them again. A driver can raise a
+//! vector by itself, to see that its interrupt works.
 
 use super::hal::{InterruptTree, MOST_LEAVES, TreeRegister};
+use gpuvmk_chip::registers::Field;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,8 @@ pub enum Rearm {
 pub struct Vfn {
     /// Leaves that there are; what is behind them is 0.
     leaves: usize,
+    /// Which vector a write to the trigger raises.
+    trigger: Field,
     pending: [u32; MOST_LEAVES],
     enabled: [u32; MOST_LEAVES],
     top_enabled: u32,
@@ -33,7 +37,8 @@ impl Vfn {
     /// A tree in its reset state.
     pub fn new(tree: &InterruptTree) -> Self {
         let none = [0; MOST_LEAVES];
-        Self { leaves: tree.leaves(), pending: none, enabled: none, top_enabled: 0 }
+        let (_, trigger) = tree.trigger;
+        Self { leaves: tree.leaves(), trigger, pending: none, enabled: none, top_enabled: 0 }
     }
 
     /// Raises a vector. Vectors beyond the tree are ignored.
@@ -79,6 +84,7 @@ impl Vfn {
             }
             TreeRegister::Top => self.top(),
             TreeRegister::TopEnableSet | TreeRegister::TopEnableClear => self.top_enabled,
+            TreeRegister::Trigger => 0,
         }
     }
 
@@ -98,6 +104,7 @@ impl Vfn {
                 leaf(&mut self.enabled, number, |word, bits| word & !bits);
             }
             TreeRegister::Top => {}
+            TreeRegister::Trigger => self.raise(self.trigger.get(bits)),
             TreeRegister::TopEnableSet => {
                 self.top_enabled |= bits;
                 return Rearm::Yes;
@@ -136,7 +143,7 @@ pub struct VfnState {
 impl Vfn {
     /// The state to save.
     pub const fn state(&self) -> VfnState {
-        let Self { leaves: _, pending, enabled, top_enabled } = self;
+        let Self { leaves: _, trigger: _, pending, enabled, top_enabled } = self;
         VfnState { leaf: *pending, leaf_en: *enabled, top_en: *top_enabled }
     }
 
@@ -151,7 +158,7 @@ impl Vfn {
         Check("VFN").that(is_there(leaf) && is_there(leaf_en), || {
             format!("there are vectors behind the {leaves} leaves of the tree")
         })?;
-        Ok(Self { leaves, pending: *leaf, enabled: *leaf_en, top_enabled: *top_en })
+        Ok(Self { pending: *leaf, enabled: *leaf_en, top_enabled: *top_en, ..Self::new(tree) })
     }
 }
 
@@ -188,6 +195,20 @@ mod tests {
         vfn.write(LeafEnableClear(1), Word::full(u32::MAX));
         assert!(!vfn.level());
         assert_eq!(vfn.read(LeafEnableSet(1)), 0);
+    }
+
+    #[test]
+    fn trigger_raises_the_vector_that_is_written_and_those_beyond_the_tree_do_nothing() {
+        let mut vfn = Vfn::new(&GH100.interrupts);
+        vfn.write(LeafEnableSet(4), Word::full(2));
+        vfn.write(TopEnableSet, Word::full(4));
+        assert_eq!(vfn.write(Trigger, Word::full(129)), Rearm::No);
+        assert!(vfn.level());
+        assert_eq!((vfn.read(Leaf(4)), vfn.read(Top), vfn.read(Trigger)), (2, 4, 0));
+        for beyond in [512, 0xfff, u32::MAX] {
+            vfn.write(Trigger, Word::full(beyond));
+        }
+        assert_eq!(vfn.pending.iter().sum::<u32>(), 2);
     }
 
     #[test]

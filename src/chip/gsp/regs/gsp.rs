@@ -12,6 +12,8 @@ crate::registers! {
     NV_PGSP_FALCON_MAILBOX1 @ 0x110044, reset 0, Handler, { 31:0 DATA };
     /// Version of the firmware's bootloader, left here by the driver.
     NV_PGSP_FALCON_OS @ 0x110080, reset 0, Scratch, {};
+    /// Health of the firmware, as a driver looks at it before each message: nothing to tell.
+    NV_PGSP_FALCON_DEBUGINFO @ 0x110094, reset 0, Constant, {};
     /// Hardware configuration; the lock is open once firmware runs.
     NV_PGSP_FALCON_HWCFG2 @ 0x1100f4, reset 0, Handler, { 13:13 RISCV_BR_PRIV_LOCKDOWN, 10:10 RISCV };
 }

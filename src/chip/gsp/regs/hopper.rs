@@ -12,3 +12,20 @@ pub mod host {
         NV_PFB_FBHUB_PCIE_FLUSH_SYSMEM_ADDR_HI @ 0x100a38, reset 0, Scratch, { 19:0 ADR };
     }
 }
+
+/// What NVIDIA's own driver looks at before it boots GSP. All of it is as on a card on which nothing ran.
+pub mod scratch {
+    crate::registers! {
+        unit "HOPPER SCRATCH", source "open-gpu-kernel-modules hopper/gh100 dev_gc6_island.h, dev_fsp_pri.h, ampere/ga102 dev_fb.h";
+        /// State of the card's own firmware.
+        NV_PGC6_AON_SECURE_SCRATCH_GROUP_20 @ 0x1182cc, reset 0, Constant, {};
+        /// The secure timer, low word. It stands still.
+        NV_PGC6_SCI_SEC_TIMER_TIME_0 @ 0x118f54, reset 0, Constant, {};
+        /// The same, high word.
+        NV_PGC6_SCI_SEC_TIMER_TIME_1 @ 0x118f58, reset 0, Constant, {};
+        /// End of the write-protected region 2. There is none: VRAM has nothing of the firmware's image.
+        NV_PFB_PRI_MMU_WPR2_ADDR_HI @ 0x1fa828, reset 0, Constant, { 31:4 VAL };
+        /// Scratch of FSP's firmware.
+        NV_PFSP_FALCON_COMMON_SCRATCH_GROUP_3[4; 4] @ 0x8f0330, reset 0, Constant, {};
+    }
+}

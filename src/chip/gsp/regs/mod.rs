@@ -12,6 +12,7 @@ pub mod ampere;
 pub mod blackwell;
 pub mod board;
 pub mod falcon_boot;
+pub mod faults;
 pub mod fsp;
 pub mod gsp;
 pub mod gsp_core;
@@ -81,10 +82,11 @@ pub const AMPERE: [Table; 15] = [
 ];
 
 /// Hopper.
-pub const HOPPER: [Table; 13] = [
+pub const HOPPER: [Table; 15] = [
     IDENTITY,
     host::TABLE,
     hopper::host::TABLE,
+    hopper::scratch::TABLE,
     xal::TABLE,
     vram_size::TABLE,
     timer::TABLE,
@@ -93,12 +95,13 @@ pub const HOPPER: [Table; 13] = [
     gsp_queues::TABLE,
     fsp::TABLE,
     vfn::TABLE,
+    faults::TABLE,
     windows::TABLE,
     board::TABLE,
 ];
 
 /// Blackwell (GB20x).
-pub const BLACKWELL: [Table; 13] = [
+pub const BLACKWELL: [Table; 14] = [
     IDENTITY,
     host::TABLE,
     blackwell::host::TABLE,
@@ -110,6 +113,7 @@ pub const BLACKWELL: [Table; 13] = [
     gsp_queues::TABLE,
     fsp::TABLE,
     vfn::TABLE,
+    faults::TABLE,
     windows::TABLE,
     board::TABLE,
 ];

@@ -17,6 +17,8 @@ crate::registers! {
     NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET @ 0xb81608, reset 0, Handler, { 31:0 VALUE };
     /// Keeps pairs of leaves from interrupting.
     NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR @ 0xb81610, reset 0, Handler, { 31:0 VALUE };
+    /// Raises a vector, as its source does: a driver tries out its interrupt by it.
+    NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_TRIGGER @ 0xb81640, reset 0, Handler, { 11:0 VECTOR };
     /// Page directory whose translations an invalidation drops: address bits 39:12.
     NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB @ 0xb830a0, reset 0, Handler, { 31:4 ADDR, 1:1 APERTURE };
     /// The same, address bits 59:40.

@@ -1,6 +1,6 @@
 //! Blackwell (GB20x): as Hopper, with another message to FSP and other tokens.
 
-use super::{Boot, Doorbell, FspBoot, GH100, Hal, common};
+use super::{Boot, Doorbell, FspBoot, GH100, Hal, common, fsp_chips};
 use gpuvmk_chip::gsp::fsp::COT_VERSION_2;
 use gpuvmk_chip::gsp::regs::blackwell::NV_VIRTUAL_FUNCTION_DOORBELL_TOKEN as TOKEN;
 use gpuvmk_chip::gsp::{self as chip, GspChip};
@@ -11,7 +11,7 @@ const fn row(chip: &GspChip, gsp: &'static GspHal) -> Hal {
     Hal {
         name: chip.name,
         registers: chip.index,
-        pci: common::pci(chip, 5),
+        pci: fsp_chips::pci(chip),
         boot: Boot::Fsp(FspBoot { message_version: COT_VERSION_2 }),
         gsp,
         doorbell: Doorbell {

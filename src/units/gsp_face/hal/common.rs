@@ -1,6 +1,6 @@
 //! What all families have at the same place: the interrupt tree, invalidation, doorbell, time, BARs.
 
-use super::{Doorbell, InterruptTree, Invalidation, Pci, Timer, VramSize};
+use super::{Doorbell, InterruptTree, Invalidation, Pci, PciCapabilities, Timer, VramSize};
 use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gsp::GspChip;
 use gpuvmk_chip::gsp::regs::{timer::*, vfn::*, vram_size::*};
@@ -8,7 +8,7 @@ use gpuvmk_chip::gsp::regs::{timer::*, vfn::*, vram_size::*};
 /// log2 of the bytes of a MiB.
 pub(super) const MIB_SHIFT: u32 = 20;
 
-/// A card of a chip, on a link of that generation.
+/// A card of a chip, on a link of that generation, with capabilities as earlier cards have them.
 pub(super) const fn pci(chip: &GspChip, link_speed: u8) -> Pci {
     Pci {
         device_id: chip.device_id,
@@ -18,8 +18,13 @@ pub(super) const fn pci(chip: &GspChip, link_speed: u8) -> Pci {
         bar1_size: 256 << 20,
         bar3_size: 32 << 20,
         link_speed,
+        capabilities: EARLIER_CAPABILITIES,
     }
 }
+
+/// Capabilities up to Ada (and on every chip in states that were saved before Hopper had its own places).
+pub const EARLIER_CAPABILITIES: PciCapabilities =
+    PciCapabilities { power: 0x60, msi: 0x68, pcie: 0x78, bar1_size: None, errors: None };
 
 /// The tree.
 pub(super) const INTERRUPTS: InterruptTree = InterruptTree {
@@ -29,6 +34,10 @@ pub(super) const INTERRUPTS: InterruptTree = InterruptTree {
     top: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP,
     top_enable_set: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET,
     top_enable_clear: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR,
+    trigger: (
+        NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_TRIGGER,
+        NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_TRIGGER::VECTOR,
+    ),
 };
 
 /// The doorbell up to Hopper.

@@ -11,7 +11,7 @@ use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 pub static GH100: Hal = Hal {
     name: chip::GH100.name,
     registers: chip::GH100.index,
-    pci: common::pci(&chip::GH100, 5),
+    pci: fsp_chips::pci(&chip::GH100),
     boot: Boot::Fsp(FspBoot { message_version: COT_VERSION }),
     processor: fsp_chips::PROCESSOR,
     interrupts: common::INTERRUPTS,

@@ -1,6 +1,6 @@
 //! The registers of the function's interrupt tree, and who raises what there.
 
-use gpuvmk_chip::registers::{Reg, RegArray};
+use gpuvmk_chip::registers::{Field, Reg, RegArray};
 
 /// Leaves of the largest tree.
 pub const MOST_LEAVES: usize = 16;
@@ -20,6 +20,8 @@ pub struct InterruptTree {
     pub top_enable_set: Reg,
     /// Disables pairs of leaves.
     pub top_enable_clear: Reg,
+    /// Raises the vector in a field of it.
+    pub trigger: (Reg, Field),
 }
 
 /// A register of the tree. Leaves are below [`InterruptTree::leaves`].
@@ -37,6 +39,8 @@ pub enum TreeRegister {
     TopEnableSet,
     /// Disables pairs of leaves.
     TopEnableClear,
+    /// Raises a vector.
+    Trigger,
 }
 
 impl TreeRegister {
@@ -68,6 +72,7 @@ impl InterruptTree {
             (self.top, TreeRegister::Top),
             (self.top_enable_set, TreeRegister::TopEnableSet),
             (self.top_enable_clear, TreeRegister::TopEnableClear),
+            (self.trigger.0, TreeRegister::Trigger),
         ];
         single.into_iter().find(|(other, _)| *other == reg).map(|(_, register)| register)
     }

@@ -26,14 +26,15 @@ use gpuvmk_chip::Chip;
 pub use ada::*;
 pub use ampere::*;
 pub use blackwell::*;
+pub use common::EARLIER_CAPABILITIES;
 pub use doorbell::{Doorbell, Token};
 pub use gh100::GH100;
 pub use interrupts::{InterruptTree, MOST_LEAVES, TreeRegister};
 pub use invalidation::{Invalidation, InvalidationRegister};
 pub use memory::{Pramin, VramSize};
-pub use processor::{GspProcessor, ProcessorRegister};
+pub use processor::{GspProcessor, Lockdown, ProcessorRegister};
 pub use roles::{Role, Roles, TimeWord};
-pub use row::{Boot, Descriptor, FalconBoot, FspBoot, Hal, Pci, Timer};
+pub use row::{Boot, Descriptor, FalconBoot, FspBoot, Hal, Pci, PciCapabilities, Timer};
 pub use turing::*;
 
 /// All rows, oldest first.

@@ -15,8 +15,8 @@ pub struct GspProcessor {
     pub mailbox: [Reg; 2],
     /// What the first mailbox says when the firmware has unloaded itself.
     pub unloaded: u32,
-    /// A field that is set until firmware runs: the driver may not look inside yet.
-    pub lockdown: Option<(Reg, Field)>,
+    /// Says whether the driver may look inside.
+    pub lockdown: Option<Lockdown>,
     /// Raises the interrupt once more when something is still pending.
     pub retrigger: Option<(Reg, Field)>,
     /// State of the RISC-V core.
@@ -27,6 +27,17 @@ pub struct GspProcessor {
     pub halted: Option<Field>,
     /// The command queue has something new.
     pub commands: Reg,
+}
+
+/// A register that says what the processor is, and whether the driver may look inside.
+#[derive(Clone, Copy, Debug)]
+pub struct Lockdown {
+    /// The register.
+    pub register: Reg,
+    /// Set until firmware runs: the driver may not look inside yet.
+    pub locked: Field,
+    /// Bits that are always set. A driver takes a register of zeros for one that does not answer yet.
+    pub always: u32,
 }
 
 /// A register of the processor.
@@ -59,7 +70,7 @@ impl GspProcessor {
             (Some(self.irqstat), ProcessorRegister::IrqStatus),
             (Some(first), ProcessorRegister::Mailbox0),
             (Some(second), ProcessorRegister::Mailbox1),
-            (self.lockdown.map(|(reg, _)| reg), ProcessorRegister::Lockdown),
+            (self.lockdown.map(|lockdown| lockdown.register), ProcessorRegister::Lockdown),
             (self.retrigger.map(|(reg, _)| reg), ProcessorRegister::Retrigger),
             (Some(self.core), ProcessorRegister::Core),
             (Some(self.commands), ProcessorRegister::Commands),

@@ -58,6 +58,23 @@ pub struct Pci {
     pub bar3_size: u64,
     /// Generation of the link: 5 for 32 GT/s.
     pub link_speed: u8,
+    /// Where capabilities lie.
+    pub capabilities: PciCapabilities,
+}
+
+/// Where capabilities lie in configuration space. NVIDIA's own driver goes there without looking.
+#[derive(Clone, Copy, Debug)]
+pub struct PciCapabilities {
+    /// Power management, the first of the chain.
+    pub power: u8,
+    /// Messages.
+    pub msi: u8,
+    /// PCI Express.
+    pub pcie: u8,
+    /// BAR1's size, where there is such a capability.
+    pub bar1_size: Option<u16>,
+    /// Error reporting, where there is such a capability.
+    pub errors: Option<u16>,
 }
 
 /// How a driver gets GSP to run. A variant is one boot flow, with what differs within it.

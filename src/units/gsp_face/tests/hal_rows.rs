@@ -40,23 +40,36 @@ fn rules(hal: &Hal) {
         assert_eq!(definition.policy, Policy::Handler, "{}", definition.name);
         assert_ne!(roles.of(reg), hal::Role::Other, "{}", definition.name);
     };
-    let InterruptTree { leaf, leaf_enable_set, leaf_enable_clear, top, top_enable_set, top_enable_clear } =
-        hal.interrupts;
+    let InterruptTree { leaf, leaf_enable_set, leaf_enable_clear, top, top_enable_set, .. } = hal.interrupts;
+    let InterruptTree { top_enable_clear, trigger: (trigger, _), .. } = hal.interrupts;
     for family in [leaf, leaf_enable_set, leaf_enable_clear] {
         assert_eq!(family.count as usize, hal.interrupts.leaves());
         (0..family.count).for_each(|leaf| is_handled(family.at(leaf)));
     }
     let GspProcessor { irqsclr, irqstat, mailbox, lockdown, retrigger, core, commands, .. } = hal.processor;
     let [first, second] = mailbox;
-    let optional = [lockdown, retrigger].into_iter().flatten().map(|(reg, _)| reg);
+    let optional = [lockdown.map(|one| one.register), retrigger.map(|(reg, _)| reg)].into_iter().flatten();
     let Timer { low, high, user_low, user_high } = hal.timer;
     let Invalidation { pdb, upper_pdb, command, .. } = hal.invalidation;
-    [top, top_enable_set, top_enable_clear, irqsclr, irqstat, first, second, core, commands, low, high]
-        .into_iter()
-        .chain([user_low, user_high, pdb, upper_pdb, command])
-        .chain([hal.doorbell.register, hal.pramin.register, hal.vram.register])
-        .chain(optional)
-        .for_each(is_handled);
+    [
+        top,
+        top_enable_set,
+        top_enable_clear,
+        trigger,
+        irqsclr,
+        irqstat,
+        first,
+        second,
+        core,
+        commands,
+        low,
+        high,
+    ]
+    .into_iter()
+    .chain([user_low, user_high, pdb, upper_pdb, command])
+    .chain([hal.doorbell.register, hal.pramin.register, hal.vram.register])
+    .chain(optional)
+    .for_each(is_handled);
     // The first page is memory: none of its registers can have behaviour.
     for definition in (0..0x1000).step_by(4).filter_map(|offset| index.definition(Reg(offset))) {
         assert_ne!(definition.policy, Policy::Handler, "{}", definition.name);

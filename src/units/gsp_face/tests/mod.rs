@@ -121,7 +121,8 @@ impl Gpu {
         self.function.connect_interrupts(Some(sink.clone()));
         self.config_wr(4, &[6, 0]);
         if msi {
-            self.config_wr(0x6a, &[1, 0]);
+            let control = self.function.hal().pci.capabilities.msi + 2;
+            self.config_wr(control.into(), &[1, 0]);
         }
         for leaf in leaves {
             self.wr(0xb8_1200 + 4 * leaf, u32::MAX);

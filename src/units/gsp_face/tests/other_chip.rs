@@ -38,7 +38,8 @@ fn identity_and_sizes_are_the_chips() {
     assert_eq!(gpu.config_rd(0), 0x1234_10de);
     assert_eq!(gpu.config_rd(8) & 0xff, 0xb2);
     assert_eq!(gpu.config_rd(0x2c), 0x4321_10de);
-    assert_eq!(gpu.config_rd(0x78 + 0xc) & 0xf, 3);
+    assert_eq!(gpu.config_rd(0x80 + 0xc) & 0xf, 3);
+    assert_eq!((gpu.config_rd(0x100), gpu.config_rd(0x58) & 0xff), (0x0002_0001, 5));
     assert_eq!((gpu.reg(ID), gpu.reg(ID_AGAIN)), (0x1230_0042, 0x77));
     let sizes = gpu.function.regions().map(|info| info.size);
     assert_eq!(sizes, [16 << 20, 64 << 20, 0, 16 << 20, 0, 0, 0, 4096]);
@@ -87,7 +88,7 @@ fn tree_of_eight_leaves_interrupts_with_the_chips_vectors() {
     let sink = Arc::new(Sink::default());
     gpu.function.connect_interrupts(Some(sink.clone()));
     gpu.config_wr(4, &[6, 0]);
-    gpu.config_wr(0x6a, &[1, 0]);
+    gpu.config_wr(0x5a, &[1, 0]);
     gpu.set(LEAF_SET.at(7), 3 << 30);
     gpu.set(TOP_SET, 1 << 3);
     let both = EngineSet::GRAPHICS | EngineSet::COPY0;

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use crate::gsp_face::hal::{
-    Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, Pramin, Timer, VramSize,
+    Boot, Doorbell, FspBoot, GspProcessor, Hal, InterruptTree, Invalidation, Pci, PciCapabilities, Pramin,
+    Timer, VramSize,
 };
 use gpuvmk_chip::register_index::RegisterIndex;
 use gpuvmk_chip::{Chip, Engine};
@@ -43,6 +44,8 @@ pub mod regs {
         TOP_SET @ 0x302004, reset 0, Handler, {};
         /// Disables.
         TOP_CLEAR @ 0x302008, reset 0, Handler, {};
+        /// Raises a vector.
+        RAISE @ 0x302010, reset 0, Handler, { 15:8 VECTOR };
         /// Page directory.
         PDB @ 0x400200, reset 0, Handler, { 31:8 ADDRESS, 0:0 SYSTEM };
         /// Page directory.
@@ -84,6 +87,13 @@ pub static CHIP: Hal = Hal {
         bar1_size: 64 << 20,
         bar3_size: 16 << 20,
         link_speed: 3,
+        capabilities: PciCapabilities {
+            power: 0x50,
+            msi: 0x58,
+            pcie: 0x80,
+            bar1_size: None,
+            errors: Some(0x100),
+        },
     },
     boot: Boot::Fsp(FspBoot { message_version: 2 }),
     processor: GspProcessor {
@@ -106,6 +116,7 @@ pub static CHIP: Hal = Hal {
         top: TOP,
         top_enable_set: TOP_SET,
         top_enable_clear: TOP_CLEAR,
+        trigger: (RAISE, RAISE::VECTOR),
     },
     gsp: &OTHER_GSP,
     doorbell: Doorbell {
