@@ -10,9 +10,13 @@
 mod channel;
 mod copied;
 mod instance;
+mod kernel_channel;
 mod runlist;
 
 pub use channel::{Channel, Effect, Input, NotPlaced, Placed};
 pub use copied::{CopiedBytes, CopyMeter};
 pub use instance::{CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, engines_of};
+pub use kernel_channel::{
+    Budget, Invalidation, KernelChannel, KernelMemory, NotGuests, Outcome, Refusal, Target,
+};
 pub use runlist::Runlist;

@@ -85,6 +85,7 @@ classes! {
     FERMI_VASPACE_A = 0x90f1;
     KEPLER_CHANNEL_GROUP_A = 0xa06c;
     KEPLER_INLINE_TO_MEMORY_B = 0xa140, InlineToMemory;
+    GP100_UVM_SW = 0xc076;
     TURING_USERMODE_A = 0xc461, Usermode;
     TURING_CHANNEL_GPFIFO_A = 0xc46f, Channel;
     AMPERE_USERMODE_A = 0xc561, Usermode;

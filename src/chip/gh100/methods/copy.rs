@@ -14,14 +14,22 @@ pub const SET_SEMAPHORE_B: u16 = 0x244;
 pub const SET_SEMAPHORE_PAYLOAD: u16 = 0x248;
 /// High word of the same.
 pub const SET_SEMAPHORE_PAYLOAD_UPPER: u16 = 0x24c;
+/// Which memory a physical source address is in.
+pub const SET_SRC_PHYS_MODE: u16 = 0x260;
+/// Which memory a physical target address is in.
+pub const SET_DST_PHYS_MODE: u16 = 0x264;
 /// Whether launches do anything.
 pub const SET_RENDER_ENABLE_C: u16 = 0x25c;
 /// Starts.
 pub const LAUNCH_DMA: u16 = 0x300;
 /// Source address bits 56:32.
 pub const OFFSET_IN_UPPER: u16 = 0x400;
+/// Source address bits 31:0.
+pub const OFFSET_IN_LOWER: u16 = 0x404;
 /// Target address bits 56:32.
 pub const OFFSET_OUT_UPPER: u16 = 0x408;
+/// Target address bits 31:0.
+pub const OFFSET_OUT_LOWER: u16 = 0x40c;
 /// Bytes from a source line to the next, signed.
 pub const PITCH_IN: u16 = 0x410;
 /// Bytes from a target line to the next, signed.
@@ -64,6 +72,16 @@ pub mod surface {
 }
 
 crate::fields! {
+    /// Fields of [`SET_SRC_PHYS_MODE`](const@SET_SRC_PHYS_MODE) and
+    /// [`SET_DST_PHYS_MODE`](const@SET_DST_PHYS_MODE).
+    SET_SRC_PHYS_MODE {
+        1:0 TARGET = {
+            LOCAL_FB: 0,
+            COHERENT_SYSMEM: 1,
+            NONCOHERENT_SYSMEM: 2,
+            PEERMEM: 3,
+        }
+    }
     /// Fields of [`SET_RENDER_ENABLE_C`](const@SET_RENDER_ENABLE_C).
     SET_RENDER_ENABLE_C {
         2:0 MODE = {
@@ -83,7 +101,18 @@ crate::fields! {
         19:19 SEMAPHORE_REDUCTION_ENABLE,
         /// Unsigned; clear: signed.
         18:18 SEMAPHORE_REDUCTION_SIGN,
-        17:14 SEMAPHORE_REDUCTION,
+        17:14 SEMAPHORE_REDUCTION = {
+            IMIN: 0,
+            IMAX: 1,
+            IXOR: 2,
+            IAND: 3,
+            IOR: 4,
+            IADD: 5,
+            /// By one, up to the payload, and then 0.
+            INC: 6,
+            /// By one; the payload after 0, and after what is above the payload.
+            DEC: 7,
+        },
         /// The target address is a physical one.
         13:13 DST_TYPE,
         /// The source address is a physical one.
@@ -95,7 +124,11 @@ crate::fields! {
         8:8 DST_MEMORY_LAYOUT,
         /// Pitch; clear: blocks.
         7:7 SRC_MEMORY_LAYOUT,
-        6:5 INTERRUPT_TYPE,
+        6:5 INTERRUPT_TYPE = {
+            NONE: 0,
+            BLOCKING: 1,
+            NON_BLOCKING: 2,
+        },
         4:3 SEMAPHORE_TYPE = {
             /// The payload alone.
             RELEASE_ONE_WORD_SEMAPHORE: 1,
@@ -149,13 +182,13 @@ pub const METHODS: &[MethodDef] = &[
     masked(0x254, 0x01ff_ffff, "SET_RENDER_ENABLE_A"),
     method(0x258, "SET_RENDER_ENABLE_B"),
     masked(SET_RENDER_ENABLE_C, 7, "SET_RENDER_ENABLE_C"),
-    masked(0x260, 0x3ff, "SET_SRC_PHYS_MODE"),
-    masked(0x264, 0x3ff, "SET_DST_PHYS_MODE"),
+    masked(SET_SRC_PHYS_MODE, 0x3ff, "SET_SRC_PHYS_MODE"),
+    masked(SET_DST_PHYS_MODE, 0x3ff, "SET_DST_PHYS_MODE"),
     masked(LAUNCH_DMA, 0x0fff_ffff, "LAUNCH_DMA"),
     masked(OFFSET_IN_UPPER, 0x01ff_ffff, "OFFSET_IN_UPPER"),
-    method(0x404, "OFFSET_IN_LOWER"),
+    method(OFFSET_IN_LOWER, "OFFSET_IN_LOWER"),
     masked(OFFSET_OUT_UPPER, 0x01ff_ffff, "OFFSET_OUT_UPPER"),
-    method(0x40c, "OFFSET_OUT_LOWER"),
+    method(OFFSET_OUT_LOWER, "OFFSET_OUT_LOWER"),
     method(PITCH_IN, "PITCH_IN"),
     method(PITCH_OUT, "PITCH_OUT"),
     method(LINE_LENGTH_IN, "LINE_LENGTH_IN"),

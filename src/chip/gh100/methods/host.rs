@@ -82,15 +82,47 @@ crate::fields! {
             REDUCTION: 0x10,
         }
     }
+    /// Fields of [`MEM_OP_A`](const@MEM_OP_A), of an invalidation of translations.
+    MEM_OP_A {
+        /// Address bits 31:12. The bits below the size do not count.
+        31:12 TLB_INVALIDATE_TARGET_ADDR_LO,
+        /// log2 of pages of 4 KiB.
+        5:0 TLB_INVALIDATE_INVALIDATION_SIZE
+    }
+    /// Fields of [`MEM_OP_C`](const@MEM_OP_C), of an invalidation of translations.
+    MEM_OP_C {
+        31:12 TLB_INVALIDATE_PDB_ADDR_LO,
+        11:10 TLB_INVALIDATE_PDB_APERTURE = {
+            VID_MEM: 0,
+            SYS_MEM_COHERENT: 2,
+            SYS_MEM_NONCOHERENT: 3,
+        },
+        /// What becomes of accesses that faulted.
+        4:2 TLB_INVALIDATE_REPLAY = {
+            NONE: 0,
+            START: 1,
+            START_ACK_ALL: 2,
+            /// This and higher values end accesses that faulted, and invalidate nothing.
+            CANCEL_TARGETED: 3,
+        },
+        /// Every page directory's translations go; clear: one's.
+        0:0 TLB_INVALIDATE_PDB
+    }
     /// Fields of [`MEM_OP_D`](const@MEM_OP_D).
     MEM_OP_D {
+        /// Bits 58:32 of the page directory's address.
+        26:0 TLB_INVALIDATE_PDB_ADDR_HI,
         31:27 OPERATION = {
             MEMBAR: 0x05,
+            MMU_TLB_INVALIDATE: 0x09,
+            /// Of a range of addresses.
+            MMU_TLB_INVALIDATE_TARGETED: 0x0a,
             L2_PEERMEM_INVALIDATE: 0x0d,
             L2_SYSMEM_INVALIDATE: 0x0e,
             L2_CLEAN_COMPTAGS: 0x0f,
             L2_FLUSH_DIRTY: 0x10,
             L2_WAIT_FOR_SYS_PENDING_READS: 0x15,
+            ACCESS_COUNTER_CLR: 0x16,
         }
     }
     /// Fields of [`SEM_ADDR_LO`](const@SEM_ADDR_LO).
