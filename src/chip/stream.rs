@@ -126,7 +126,7 @@ pub struct Header {
 }
 
 /// A method with its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Method {
     /// The subchannel, whose class it belongs to.
     pub subchannel: u8,

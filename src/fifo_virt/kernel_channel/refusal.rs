@@ -5,7 +5,7 @@ use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, PhysicalAddress};
 
 /// What in a channel's commands is not carried out. The channel goes no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// GP_PUT is behind the end of the ring.
     #[error("GP_PUT {gp_put:#x} is behind the last of {entries:#x} ring entries")]

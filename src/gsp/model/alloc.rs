@@ -153,7 +153,14 @@ fn gpfifo(
     if parameters.clears_userd {
         checked.clear_userd(back)?;
     }
+    let begun = checked.begun(wanted.id, space);
+    if begun.is_some() && !rm.kernel_channels.has_room() {
+        return Err(Status::NoFreeFifos);
+    }
     let token = rm.channels.create(back, &rm.config, checked, page_directory)?;
+    if let Some(begun) = begun {
+        rm.kernel_channels.begin(token, begun);
+    }
     Ok(Kind::Channel { token, space })
 }
 

@@ -9,7 +9,7 @@ mod state;
 use std::collections::BTreeMap;
 
 use crate::abi::status::Status;
-use crate::abi::values::ChannelParameters;
+use crate::abi::values::{ChannelParameters, Id};
 use crate::model::config::GspConfig;
 use crate::model::engines;
 use crate::model::token::{DoorbellTarget, Token};
@@ -82,6 +82,18 @@ pub(super) struct Wanted {
     engines: EngineSet,
     userd: u64,
     ring: Option<(GpuVa, u8)>,
+    /// The ring of a channel that the back does not have: its driver's kernel's.
+    own_ring: Option<(GpuVa, u8)>,
+}
+
+/// A channel of its driver's kernel as it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) id: Id,
+    pub(super) space: u32,
+    pub(super) userd: u64,
+    pub(super) engine: Engine,
+    pub(super) ring: (GpuVa, u8),
 }
 
 /// The status that tells a driver of a refusal by the back.
@@ -120,9 +132,11 @@ pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wan
     // CAST: at most 19.
     #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
     let log2 = entries.ilog2() as u8;
-    // The driver's own work asks for what no tenant may do. Nothing carries it out yet, and no ring is read.
-    let ring = (ring != 0 && !is_drivers_own).then_some((GpuVa(ring), log2));
-    Ok(Wanted { runlist, chid, engine, engines: engines::of_runlist(config.engines, runlist), userd, ring })
+    // The driver's own work asks for what no tenant may do: it is carried out here.
+    let ring = (ring != 0).then_some((GpuVa(ring), log2));
+    let (ring, own_ring) = if is_drivers_own { (None, ring) } else { (ring, None) };
+    let engines = engines::of_runlist(config.engines, runlist);
+    Ok(Wanted { runlist, chid, engine, engines, userd, ring, own_ring })
 }
 
 impl Wanted {
@@ -134,6 +148,7 @@ impl Wanted {
         engines: EngineSet::empty(),
         userd: 0,
         ring: None,
+        own_ring: None,
     };
 
     /// Forgets how far the ring of an earlier channel with this USERD was read and written.
@@ -142,6 +157,12 @@ impl Wanted {
         let address = self.userd.saturating_add(USERD_GP_GET);
         let place = PhysicalAddress { aperture: Aperture::Vram, address };
         back.write_memory(place, &[0; 8]).map_err(|_| Status::InvalidAddress)
+    }
+
+    /// The channel, if it is its driver's kernel's and can run, as an object with an address space.
+    pub(super) fn begun(&self, id: Id, space: u32) -> Option<Begun> {
+        let Self { userd, engine, own_ring, .. } = *self;
+        own_ring.map(|ring| Begun { id, space, userd, engine, ring })
     }
 
     /// True when it can run, and so needs a page directory.
@@ -256,6 +277,12 @@ impl Channels {
         }
         channel.state = if on { State::Scheduled } else { State::Idle };
         Ok(())
+    }
+
+    /// True while a channel may run.
+    pub(super) fn may_run(&self, token: Token) -> bool {
+        let is_scheduled = |channel: &Channel| channel.state == State::Scheduled;
+        !self.held && self.table.get(&token).is_some_and(is_scheduled)
     }
 
     /// True while all channels are held back.

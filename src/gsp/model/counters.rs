@@ -7,6 +7,7 @@ use crate::abi::status::Status;
 use crate::abi::{Abi, names};
 use crate::model::error::Refused;
 use crate::model::error::SavedError;
+use gpuvmk_fifo_virt::Refusal;
 
 /// Counters since the function was reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -70,6 +71,13 @@ pub enum Note {
     QueueFull,
     /// The state for a suspension was not written.
     NotSaved(SavedError),
+    /// A channel of the driver's kernel was stopped.
+    KernelChannel {
+        /// What rings for it.
+        doorbell: u32,
+        /// Why.
+        refusal: Refusal,
+    },
 }
 
 /// A call of the driver.
@@ -121,6 +129,9 @@ impl fmt::Display for Note {
             Self::Record(refused) => write!(f, "{refused}"),
             Self::NotSaved(error) => {
                 write!(f, "The virtual GSP cannot be suspended in the memory that the driver named: {error}")
+            }
+            Self::KernelChannel { doorbell, refusal } => {
+                write!(f, "Channel {doorbell:#x} of the driver's kernel is stopped: {refusal}")
             }
             Self::QueueFull => f.write_str("The driver does not read its message queue, which is full"),
         }
@@ -177,6 +188,7 @@ fn key(note: &Note) -> u64 {
         Note::Record(Refused::Header) => (6, 5),
         Note::QueueFull => (7, 0),
         Note::NotSaved(_) => (8, 0),
+        Note::KernelChannel { doorbell, .. } => (9, doorbell),
     };
     u64::from(number) | kind << 32
 }

@@ -14,7 +14,7 @@ use super::queue::{Queues, Record, Unsent};
 use super::refusals::Refusals;
 use super::rm::Rm;
 use super::token::{DoorbellTarget, Token};
-use super::{boot, events, rpc, saved};
+use super::{boot, events, kernel_channels, rpc, saved};
 use crate::abi::status::Status;
 use crate::abi::{self, Abi};
 use gpuvmk_backend::{GspBackend, ObjectUsage};
@@ -199,6 +199,23 @@ impl Gsp {
         self.drain(back)
     }
 
+    /// Goes on with channels of the driver's kernel that wait. `now` is the time.
+    pub fn kernel_waits(&mut self, back: &impl GspBackend, now: u64) -> Vec<Effect> {
+        self.kernel_work(back, None, now)
+    }
+
+    /// Goes on with a channel of the driver's kernel that a doorbell's token names, and with those that wait
+    /// for it; none if it names no such channel. `now` is the time.
+    pub fn kernel_doorbell(
+        &mut self,
+        back: &impl GspBackend,
+        (runlist, chid): (u16, Chid),
+        now: u64,
+    ) -> Option<Vec<Effect>> {
+        let token = Token { runlist, chid };
+        self.rm.kernel_channels.has(token).then(|| self.kernel_work(back, Some(token), now))
+    }
+
     /// Tells the driver that a channel was stopped.
     pub fn stopped(&mut self, back: &impl GspBackend, stop: ChannelStop<GuestChannel>) -> Vec<Effect> {
         let Some(token) = self.rm.channels.stopped(stop.channel) else {
@@ -278,6 +295,21 @@ impl Gsp {
             }
         }
         std::mem::take(&mut self.rm.effects)
+    }
+
+    /// Carries out what channels of the driver's kernel were told. One that goes no further is told of.
+    fn kernel_work(&mut self, back: &dyn GspBackend, rung: Option<Token>, now: u64) -> Vec<Effect> {
+        let Rm { kernel_channels, objects, channels, config, .. } = &mut self.rm;
+        let done = kernel_channels.run(rung, (objects, channels), (back, config.hal.mmu), now);
+        let mut effects: Vec<_> = done.notified.engines().map(Effect::NonStall).collect();
+        for (token, engine, refusal) in done.refused {
+            self.rm.channels.stop(token);
+            self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
+            self.rm.note(Note::KernelChannel { doorbell: token.doorbell(), refusal });
+            let event = events::rc_triggered(self.rm.abi, token, kernel_channels::error(engine, refusal));
+            effects.extend(self.post(back, &event));
+        }
+        effects
     }
 
     /// Counts a record that was not taken.

@@ -12,6 +12,7 @@ mod engines;
 mod error;
 mod events;
 mod gsp;
+mod kernel_channels;
 mod message;
 mod objects;
 mod queue;

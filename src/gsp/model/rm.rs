@@ -9,6 +9,7 @@ use crate::model::config::GspConfig;
 use crate::model::counters::{Call, Counters, Note, Notes};
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
+use crate::model::kernel_channels::KernelChannels;
 use crate::model::objects::{Id, Kind, Objects};
 use crate::model::refusals::Refusals;
 use crate::model::robust_channel::RobustChannelError;
@@ -31,6 +32,8 @@ pub(super) struct Rm {
     pub(super) abi: &'static Abi,
     pub(super) objects: Objects,
     pub(super) channels: Channels,
+    /// Those of them that are carried out here.
+    pub(super) kernel_channels: KernelChannels,
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) notes: Notes,
@@ -56,6 +59,7 @@ impl Rm {
             abi,
             objects: Objects::new(config.objects),
             channels: Channels::default(),
+            kernel_channels: KernelChannels::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
             notes: Notes::default(),
@@ -71,6 +75,7 @@ impl Rm {
     /// Forgets all objects, and takes all channels from the back.
     pub(super) fn clear(&mut self, back: &dyn GspBackend) {
         self.channels.clear(back);
+        self.kernel_channels.clear();
         self.objects.clear();
         self.bar2_entry = 0;
         self.saved_at = None;
@@ -171,6 +176,7 @@ impl Rm {
         for kind in self.objects.remove(id)? {
             if let Kind::Channel { token, .. } = kind {
                 self.channels.destroy(back, token);
+                self.kernel_channels.end(token);
             }
         }
         Ok(())

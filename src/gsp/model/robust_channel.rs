@@ -13,6 +13,18 @@ const PBDMA_ERROR: u32 = 32;
 /// `ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR`.
 const CONTEXT_SWITCH_TIMEOUT: u32 = 109;
 
+/// `ROBUST_CHANNEL_CE0_ERROR`. The numbers of engines 1 and 2 follow it.
+const CE0_ERROR: u32 = 39;
+/// `ROBUST_CHANNEL_CE3_ERROR`. The numbers of those above follow it.
+const CE3_ERROR: u32 = 88;
+
+/// The number of an engine's own error.
+pub(super) fn copy_error(engine: Engine) -> u32 {
+    let Engine::Copy(number) = engine else { return GRAPHICS_EXCEPTION };
+    let number = u32::from(number.get());
+    number.checked_sub(3).map_or(CE0_ERROR + number, |above| CE3_ERROR + above)
+}
+
 /// Why a channel was stopped, for the driver's recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RobustChannelError {

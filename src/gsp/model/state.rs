@@ -16,6 +16,7 @@ use super::config::GspConfig;
 use super::counters::Counters;
 use super::counters::Notes;
 use super::gsp::{Gsp, State};
+use super::kernel_channels::KernelChannels;
 use super::message::{Assembly, WaitingState};
 use super::objects::{DeviceSpaceState, Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
@@ -84,6 +85,8 @@ impl Gsp {
             abi,
             objects,
             channels,
+            // What they were told is not kept: they do not go on.
+            kernel_channels: _,
             counters,
             // For operators, who count from when they look first.
             refusals: _,
@@ -156,6 +159,7 @@ impl Gsp {
                 abi,
                 objects,
                 channels,
+                kernel_channels: KernelChannels::default(),
                 counters: state.counters,
                 refusals: Refusals::default(),
                 notes: Notes::default(),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::effect::Effect;
 use super::function::GspFunction;
-use super::hal::Role;
+use super::hal::{Role, Token};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gsp::userd::USERD_GP_PUT;
@@ -70,15 +70,22 @@ impl<B: GspBackend> GspFunction<B> {
                     self.backend.flush_tlb(asked);
                 }
             }
-            Effect::Doorbell(token) => match token.and_then(|token| self.core.doorbell_target(token)) {
-                Some(target) => self.ring(target.channel, target.userd),
-                None => self.bad_doorbell(),
-            },
+            Effect::Doorbell(token) => self.doorbell(token),
             Effect::TellInterest => {
                 self.core.interest_tracker.update(&*self.backend, || self.core.face.lock().interest());
             }
             Effect::MovePramin => self.core.watcher.changed(0),
             Effect::FunctionReset => self.core.reset(&self.backend),
+        }
+    }
+
+    /// A driver rings. Of channels that the back does not have, GSP carries out what it can.
+    fn doorbell(&self, token: Option<Token>) {
+        let Some(token) = token else { return self.bad_doorbell() };
+        match self.core.doorbell_target(token) {
+            Some(target) => self.ring(target.channel, target.userd),
+            None if self.core.kernel_doorbell(&self.backend, token) => {}
+            None => self.bad_doorbell(),
         }
     }
 

@@ -146,6 +146,8 @@ impl<B: GspBackend> Core<B> {
             self.tell_stopped(back, &mut processor.gsp);
             let effects = processor.gsp.commands(back);
             self.apply(back, &effects);
+            let effects = processor.gsp.kernel_waits(back, self.face.now());
+            self.apply(back, &effects);
             self.finish(back, &mut processor);
         }
         self.deliver();
@@ -187,6 +189,22 @@ impl<B: GspBackend> Core<B> {
         // Its next doorbells need not stop the guest.
         self.watcher.coalescable_writes_changed();
         Some(target)
+    }
+
+    /// A doorbell for a channel of the driver's kernel, which GSP carries out. False: there is no such
+    /// channel.
+    pub fn kernel_doorbell(&self, back: &B, token: Token) -> bool {
+        {
+            let mut processor = locked(&self.processor);
+            let named = (token.runlist, token.chid);
+            let Some(effects) = processor.gsp.kernel_doorbell(back, named, self.face.now()) else {
+                return false;
+            };
+            self.apply(back, &effects);
+            self.finish(back, &mut processor);
+        }
+        self.deliver();
+        true
     }
 
     /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out,
@@ -291,6 +309,7 @@ impl<B: GspBackend> Core<B> {
                     self.tell_changed(back, 3);
                 }
                 GspEffect::Interrupt => self.face.lock().gsp_event(),
+                GspEffect::NonStall(engine) => self.face.lock().non_stall(engine),
                 GspEffect::Halted { suspend } => {
                     if !suspend {
                         locked(&self.bar1).set_tables(self.tables(GmmuRoot::Physical));

@@ -91,7 +91,8 @@ impl Channels {
         let channel = |(token, channel): (&Token, &Channel)| {
             let Channel { slot, wanted, state } = *channel;
             // Its number is known by now, and the engines are those of its runlist.
-            let Wanted { runlist: _, chid: _, engine, engines: _, userd, ring } = wanted;
+            // What its driver's kernel told it is not kept: such a channel does not go on.
+            let Wanted { runlist: _, chid: _, engine, engines: _, userd, ring, own_ring: _ } = wanted;
             ChannelState {
                 runlist: token.runlist,
                 chid: token.chid,

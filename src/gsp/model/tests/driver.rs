@@ -294,7 +294,8 @@ impl Driver {
                 self.restore();
             }
         }
-        let effects = self.gsp.commands(&self.back);
+        let mut effects = self.gsp.commands(&self.back);
+        effects.extend(self.gsp.kernel_waits(&self.back, 0));
         self.effects.extend(effects);
     }
 

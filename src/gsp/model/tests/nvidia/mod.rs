@@ -2,5 +2,6 @@
 
 mod dialogue;
 mod facts;
+mod kernel;
 mod objects;
 mod replay;

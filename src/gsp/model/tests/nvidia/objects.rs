@@ -9,15 +9,15 @@ use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, HostError, StopCause};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
-const CLIENT: u32 = 0xc1d0_0015;
-const UVM: u32 = 0xc1d0_0001;
-const DEVICE: u32 = 0x5c00_0002;
-const SPACE: u32 = 0x5c00_0007;
+pub(super) const CLIENT: u32 = 0xc1d0_0015;
+pub(super) const UVM: u32 = 0xc1d0_0001;
+pub(super) const DEVICE: u32 = 0x5c00_0002;
+pub(super) const SPACE: u32 = 0x5c00_0007;
 const GROUP: u32 = 0x5c00_0012;
 const SHARE: u32 = 0x5c00_0013;
-const CHANNEL: u32 = 0x5c00_0019;
+pub(super) const CHANNEL: u32 = 0x5c00_0019;
 
-const OK: u32 = 0;
+pub(super) const OK: u32 = 0;
 const INVALID_ARGUMENT: u32 = 0x1f;
 const INVALID_OBJECT_HANDLE: u32 = 0x33;
 const INVALID_OBJECT_PARENT: u32 = 0x36;
@@ -26,7 +26,7 @@ const NOT_SUPPORTED: u32 = 0x56;
 const STATE_IN_USE: u32 = 0x63;
 
 /// Makes an object; the status. The result of the message must say the same.
-fn alloc(talk: &mut Talk, names: [u32; 3], class: u32, parameters: Vec<u8>) -> u32 {
+pub(super) fn alloc(talk: &mut Talk, names: [u32; 3], class: u32, parameters: Vec<u8>) -> u32 {
     let Answer { result, status, .. } = talk.step(&Step::Alloc { names, class, parameters }).unwrap();
     assert_eq!(result, status, "the driver looks at the result");
     status
@@ -38,18 +38,18 @@ fn duplicate(talk: &mut Talk, names: [u32; 3], source: [u32; 2]) -> u32 {
     status
 }
 
-fn control(talk: &mut Talk, to: [u32; 2], number: u32, parameters: Vec<u8>) -> u32 {
+pub(super) fn control(talk: &mut Talk, to: [u32; 2], number: u32, parameters: Vec<u8>) -> u32 {
     let answer = talk.step(&Step::Control { to: Some(to), number, parameters }).unwrap();
     assert_eq!(answer.result, OK);
     answer.status
 }
 
-fn free(talk: &mut Talk, names: [u32; 2]) -> u32 {
+pub(super) fn free(talk: &mut Talk, names: [u32; 2]) -> u32 {
     talk.step(&Step::Free(names)).unwrap().status
 }
 
 /// SET_PAGE_DIRECTORY, as a message: the result.
-fn set_directory(talk: &mut Talk, client: u32, device: u32, space: u32, address: u32) -> u32 {
+pub(super) fn set_directory(talk: &mut Talk, client: u32, device: u32, space: u32, address: u32) -> u32 {
     let body = words(&[client, device, 0, 0, address, 0, 2, 8, space, 0, 1, !0]);
     talk.step(&Step::Rpc { function: 54, body }).unwrap().result
 }
@@ -72,7 +72,7 @@ fn space_of_device() -> Vec<u8> {
 }
 
 /// A channel: number, share, space, engine, and whose it is.
-fn channel(chid: u32, share: u32, space: u32, engine: u32, privilege: u32) -> Vec<u8> {
+pub(super) fn channel(chid: u32, share: u32, space: u32, engine: u32, privilege: u32) -> Vec<u8> {
     let mut raw = vec![0; 360];
     let userd = 0x20_0000 + 0x200 * chid;
     for (at, word) in [
@@ -102,7 +102,7 @@ fn client(talk: &mut Talk, client: u32) {
 
 /// Two clients; the first has a group with a share of an address space that UVM has a name of, and has said
 /// where its page tables are.
-fn cuda() -> Talk {
+pub(super) fn cuda() -> Talk {
     let mut talk = Talk::new();
     talk.step(&Step::Boot);
     let mut info = words(&[0xfd00_0000, 0, 0xd000_0000, 0, 0xe000_0000, 0, 0x100]);
@@ -120,7 +120,8 @@ fn cuda() -> Talk {
     talk
 }
 
-const DIRECTORY: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x40_1000 };
+pub(super) const DIRECTORY: PhysicalAddress =
+    PhysicalAddress { aperture: Aperture::Vram, address: 0x40_1000 };
 
 #[test]
 fn channels_of_a_group_have_the_page_tables_that_uvm_gave_and_run_together() {

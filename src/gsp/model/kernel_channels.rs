@@ -1,0 +1,245 @@
+//! Channels that a driver marks as its kernel's: no hardware has them. Their commands are carried out here,
+//! on the guest's memory, when the driver rings for them.
+//!
+//! Such a channel may be told to wait for another one. So each that waits is looked at again when one has
+//! done something, and at each message to GSP.
+//!
+//! Not handled: a wait for what only a processor or a channel at the back writes, and work beyond
+//! [`BUDGET`], go on at the next doorbell of such a channel or message. A saved state does not have what they
+//! were told: they do not go on. A USERD in system memory is refused.
+
+use std::collections::BTreeMap;
+
+use crate::model::channel::{Begun, Channels};
+use crate::model::objects::{Id, Objects};
+use crate::model::robust_channel::{RobustChannelError, copy_error};
+use crate::model::token::Token;
+use gpuvmk_backend::{FlushScope, GspBackend};
+use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
+use gpuvmk_chip::channel_event::{FaultUnit, HostError, MmuFault, StopCause};
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
+use gpuvmk_chip::gmmu::Gmmu;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
+use gpuvmk_fifo_virt::{
+    Budget, Invalidation, KernelChannel, KernelMemory, NotGuests, Outcome, Refusal, Target,
+};
+use gpuvmk_mmio_trap::PhysicalMemory;
+use gpuvmk_mmio_trap::aperture::gmmu::{GmmuRoot, GmmuTables};
+use gpuvmk_mmio_trap::aperture::{Mapping, Translation};
+
+/// How much a doorbell does at most, of all channels together. The driver's processor waits for it.
+const BUDGET: Budget = Budget { steps: 1 << 20, bytes: 1 << 30 };
+
+/// Such channels that there may be. A driver has some ten.
+const MOST: usize = 128;
+
+/// Pages whose translations are kept until the next invalidation, at most; a power of two.
+const KEPT: usize = 16;
+
+/// A channel of the driver's kernel.
+#[derive(Debug)]
+struct Own {
+    /// Its object, and the handle of its address space: where its page tables are may change.
+    id: Id,
+    space: u32,
+    userd: u64,
+    engine: Engine,
+    channel: KernelChannel,
+    /// It was told something that is not done.
+    goes_on: bool,
+}
+
+/// All channels of the driver's kernel.
+#[derive(Debug, Default)]
+pub(super) struct KernelChannels(BTreeMap<Token, Own>);
+
+/// What came of a doorbell.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Engines whose work asked for a notification.
+    pub(super) notified: EngineSet,
+    /// Channels that go no further.
+    pub(super) refused: Vec<(Token, Engine, Refusal)>,
+}
+
+impl KernelChannels {
+    /// True while there may be one more.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.len() < MOST
+    }
+
+    /// A channel begins, at the start of its ring.
+    pub(super) fn begin(&mut self, token: Token, begun: Begun) {
+        let Begun { id, space, userd, engine, ring: (gpfifo, entries_log2) } = begun;
+        let channel = KernelChannel::new(gpfifo, entries_log2);
+        self.0.insert(token, Own { id, space, userd, engine, channel, goes_on: false });
+    }
+
+    /// A channel is gone.
+    pub(super) fn end(&mut self, token: Token) {
+        self.0.remove(&token);
+    }
+
+    /// All are gone.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// True for a channel that is carried out here.
+    pub(super) fn has(&self, token: Token) -> bool {
+        self.0.contains_key(&token)
+    }
+
+    /// Goes on with all that was told: by `rung`, and by those that wait. `now` is the time for stamps.
+    pub(super) fn run(
+        &mut self,
+        rung: Option<Token>,
+        (objects, channels): (&Objects, &Channels),
+        (back, format): (&dyn GspBackend, Gmmu),
+        now: u64,
+    ) -> Done {
+        if let Some(own) = rung.and_then(|token| self.0.get_mut(&token)) {
+            own.goes_on = true;
+        }
+        let (mut done, mut budget) = (Done::default(), BUDGET);
+        let mut works = true;
+        while works {
+            works = false;
+            let going = self.0.iter_mut().filter(|(token, own)| own.goes_on && channels.may_run(**token));
+            for (token, own) in going {
+                if budget.steps == 0 || budget.bytes == 0 {
+                    return done;
+                }
+                let Some(directory) = objects.directory_of_channel(own.id, own.space) else { continue };
+                let tables = GmmuTables { format, root: GmmuRoot::Root(directory) };
+                let before = budget.steps;
+                let mut memory = Memory { back, objects, tables, now, notified: false, kept: [None; KEPT] };
+                let outcome = own.run(&mut memory, &mut budget);
+                if memory.notified {
+                    done.notified |= own.engine.into();
+                }
+                own.goes_on = match outcome {
+                    Ok(outcome) => outcome != Outcome::Idle,
+                    Err(refusal) => {
+                        done.refused.push((*token, own.engine, refusal));
+                        false
+                    }
+                };
+                works |= budget.steps != before;
+                // Looking whether a wait is over is work as well.
+                budget.steps = budget.steps.saturating_sub(1);
+            }
+        }
+        done
+    }
+}
+
+impl Own {
+    fn run(&mut self, memory: &mut Memory<'_>, budget: &mut Budget) -> Result<Outcome, Refusal> {
+        let place = |offset: u64| {
+            let address = self.userd.saturating_add(offset);
+            PhysicalAddress { aperture: Aperture::Vram, address }
+        };
+        let mut raw = [0; 4];
+        let kind = gpuvmk_chip::AccessKind::Read;
+        let refused = Refusal::Physical { address: place(USERD_GP_PUT), kind };
+        memory.read(place(USERD_GP_PUT), &mut raw).map_err(|NotGuests| refused)?;
+        let outcome = self.channel.run(u32::from_le_bytes(raw), memory, budget);
+        // It was there a moment ago.
+        let _ = memory.write(place(USERD_GP_GET), &self.channel.get().to_le_bytes());
+        outcome
+    }
+}
+
+/// The guest's memory, seen by one channel.
+struct Memory<'a> {
+    back: &'a dyn GspBackend,
+    objects: &'a Objects,
+    tables: GmmuTables<Gmmu>,
+    now: u64,
+    notified: bool,
+    /// Translations of pages, by the last bits of their numbers.
+    kept: [Option<(u64, Mapping)>; KEPT],
+}
+
+impl PhysicalMemory for &Memory<'_> {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.back.read_memory(address, data).is_ok()
+    }
+
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.back.read_tables(address, data).is_ok()
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        self.back.write_memory(address, data).is_ok()
+    }
+}
+
+impl KernelMemory for Memory<'_> {
+    fn translate(&mut self, va: GpuVa) -> Option<Target> {
+        let (page, inside) = (va.0 / PAGE_SIZE, va.0 % PAGE_SIZE);
+        let slot = usize::try_from(page % KEPT as u64).unwrap_or(0);
+        let known = self.kept.get(slot).copied().flatten().filter(|(of, _)| *of == page);
+        let mapping = match known {
+            Some((_, mapping)) => mapping,
+            None => self.tables.walk(va.0.saturating_sub(inside), &&*self).found.ok()?,
+        };
+        if let Some(place) = self.kept.get_mut(slot) {
+            *place = Some((page, mapping));
+        }
+        let Mapping { target, read_only } = mapping;
+        let address = PhysicalAddress { address: target.address.checked_add(inside)?, ..target };
+        Some(Target { address, bytes: PAGE_SIZE.saturating_sub(inside), read_only })
+    }
+
+    fn read(&mut self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuests> {
+        self.back.read_memory(address, data).map_err(|_| NotGuests)
+    }
+
+    fn write(&mut self, address: PhysicalAddress, data: &[u8]) -> Result<(), NotGuests> {
+        self.back.write_memory(address, data).map_err(|_| NotGuests)
+    }
+
+    fn invalidate(&mut self, what: Invalidation) {
+        self.kept = [None; KEPT];
+        // Of a range, too, the back compares all tables: it looks at what has changed alone.
+        let flush = |page_directory| self.back.flush_tlb(FlushScope { page_directory, hub_only: false });
+        match what.directory {
+            Some(directory) => flush(directory),
+            None => self.objects.directories().into_iter().for_each(flush),
+        }
+    }
+
+    fn notify(&mut self) {
+        self.notified = true;
+    }
+
+    fn now(&mut self) -> u64 {
+        self.now
+    }
+}
+
+/// How the driver is told that a channel of its kernel goes no further.
+pub(super) fn error(engine: Engine, refusal: Refusal) -> RobustChannelError {
+    match refusal {
+        Refusal::Virtual { va, kind } => StopCause::Fault(MmuFault {
+            unit: FaultUnit::Engine(engine),
+            address: va,
+            access: kind,
+            reason: FaultReason::PageNotPresent,
+        })
+        .into(),
+        Refusal::Copy { .. } | Refusal::Physical { .. } | Refusal::Address(_) => {
+            RobustChannelError::plain(engine, copy_error(engine))
+        }
+        Refusal::Put { .. }
+        | Refusal::Entry(_)
+        | Refusal::Header(_)
+        | Refusal::Class(_)
+        | Refusal::Method(_) => {
+            let error = HostError { pbdma: 0, status: 0, method: 0, data: 0 };
+            RobustChannelError { engine, ..StopCause::Host(error).into() }
+        }
+    }
+}

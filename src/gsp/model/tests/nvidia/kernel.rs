@@ -1,0 +1,208 @@
+//! Channels of the driver's kernel, from their doorbells to what is in memory.
+
+use super::objects::{
+    CHANNEL, CLIENT, DEVICE, DIRECTORY, OK, SPACE, UVM, alloc, channel, control, cuda, free, set_directory,
+};
+use super::replay::Talk;
+use crate::model::Effect;
+use crate::model::tests::driver::words;
+use gpuvmk_backend::FlushScope;
+use gpuvmk_backend::testing::BackCall;
+use gpuvmk_chip::addr::Chid;
+use gpuvmk_chip::gh100::methods::{copy, host};
+use gpuvmk_chip::gmmu::{Gmmu, Level, Pde, Pte};
+use gpuvmk_chip::stream::{DMA::SEC_OP, RingEntry, header};
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+
+/// Where rings are that [`channel`] names, and what lies behind them: commands, and data.
+const RING: u64 = 0x2_0060_0000;
+const DATA: u64 = RING + 0x8000;
+const RING_VRAM: u64 = 0x60_0000;
+const NO_FREE_FIFOS: u32 = 0x4f;
+const DATA_VRAM: u64 = RING_VRAM + 0x8000;
+
+const fn vram(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::Vram, address }
+}
+
+fn put(talk: &Talk, address: u64, raw: &[u32]) {
+    talk.driver.back.put_vram(address, &words(raw));
+}
+
+fn word(talk: &Talk, address: u64) -> u32 {
+    talk.driver.back.vram_word(address)
+}
+
+/// Page tables below `directory`, with tables from `tables` on: 16 pages from the ring on lie at `target`.
+fn map(talk: &Talk, directory: u64, tables: u64, target: u64) {
+    let (format, back) = (Gmmu::V3, &talk.driver.back);
+    let levels = [Level::Pd4, Level::Pd3, Level::Pd2, Level::Pd1];
+    let mut table = directory;
+    for (level, next) in levels.into_iter().zip((tables..).step_by(0x1000)) {
+        let entry = format.encode_pde(Pde::Table(vram(next)));
+        back.put_vram(table + 8 * format.index(level, RING), &entry.to_le_bytes());
+        table = next;
+    }
+    let small = tables + 0x8000;
+    let entry = format.encode_tables(Pde::Invalid, Pde::Table(vram(small)));
+    back.put_vram(table + 16 * format.index(Level::Pd0, RING), &entry.to_le_bytes());
+    for page in 0..16 {
+        let target = vram(target + page * 0x1000);
+        let page_entry = Pte { target, read_only: false, privileged: false, kind: 6 };
+        let at = small + 8 * (format.index(Level::Small, RING) + page);
+        back.put_vram(at, &format.encode_page(page_entry).to_le_bytes());
+    }
+}
+
+/// A channel of the driver's kernel on copy engine 1, in the address space that UVM has page tables for; it
+/// may run.
+fn kernels(talk: &mut Talk, chid: u32) {
+    let names = [CLIENT, DEVICE, CHANNEL + chid];
+    assert_eq!(alloc(talk, names, 0xc86f, channel(chid, 0, SPACE, 10, 2)), OK);
+    assert_eq!(control(talk, [CLIENT, CHANNEL + chid], 0xa06f_0103, vec![1, 0]), OK);
+}
+
+fn ready() -> Talk {
+    let mut talk = cuda();
+    map(&talk, DIRECTORY.address, 0x50_0000, RING_VRAM);
+    kernels(&mut talk, 7);
+    talk.driver.back.calls();
+    talk
+}
+
+fn methods(first: u16, data: &[u32]) -> Vec<u32> {
+    let count = u16::try_from(data.len()).unwrap();
+    [&[header(SEC_OP::INC_METHOD, 0, first, count)], data].concat()
+}
+
+/// Both halves, lower first.
+const fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// A semaphore in the data, at an offset.
+fn semaphore(offset: u64, payload: u32, execute: u32) -> Vec<u32> {
+    let [low, high] = halves(DATA + offset);
+    methods(host::SEM_ADDR_LO, &[low, high, payload, 0, execute])
+}
+
+/// Puts commands in the memory at `ring`, with an entry `number`, and rings. All channels have one ring.
+fn ring(talk: &mut Talk, ring: u64, (chid, number): (u16, u32), commands: &[u32]) -> Option<Vec<Effect>> {
+    let offset = 0x1000 + 0x400 * u64::from(number);
+    put(talk, ring + offset, commands);
+    let entry = RingEntry::segment(RING + offset, u32::try_from(commands.len()).unwrap());
+    put(talk, ring + 8 * u64::from(number), &halves(entry));
+    put(talk, 0x20_0000 + 0x200 * u64::from(chid) + 0x8c, &[number + 1]);
+    let driver = &mut talk.driver;
+    driver.gsp.kernel_doorbell(&driver.back, (1, Chid(chid)), 0x1234)
+}
+
+/// A page table's write as UVM makes it, its invalidation, and what it waits for.
+#[test]
+fn doorbell_carries_out_what_the_kernel_wrote_and_tells_the_back_of_page_tables() {
+    let mut talk = ready();
+    put(&talk, DATA_VRAM + 0x40, &[0x0123_4567]);
+    let [low, high] = halves(DATA + 0x40);
+    let mut commands = methods(host::SET_OBJECT, &[0xc8b5]);
+    commands.extend(methods(copy::OFFSET_IN_UPPER, &[high, low, 0, 0x70_0000]));
+    commands.extend(methods(copy::LINE_LENGTH_IN, &[4]));
+    commands.extend(methods(copy::LAUNCH_DMA, &[0x2182]));
+    commands.extend(methods(host::MEM_OP_A, &[0, 0, 0x0040_1000, 0x4800_0000]));
+    commands.extend(semaphore(0, 5, 1 | 1 << 25));
+    commands.extend(methods(host::NON_STALL_INTERRUPT, &[0]));
+
+    let effects = ring(&mut talk, RING_VRAM, (7, 0), &commands);
+
+    assert_eq!(effects, Some(vec![Effect::NonStall(Engine::COPY1)]));
+    assert_eq!(word(&talk, 0x70_0000), 0x0123_4567);
+    assert_eq!([0, 8].map(|at| word(&talk, DATA_VRAM + at)), [5, 0x1234]);
+    assert_eq!(word(&talk, 0x20_0000 + 0x200 * 7 + 0x88), 1, "GP_GET");
+    let flush = BackCall::Flush(FlushScope { page_directory: DIRECTORY, hub_only: false });
+    assert_eq!(talk.driver.back.calls(), [flush]);
+    // No such channel, or one that is gone.
+    assert_eq!(talk.driver.gsp.kernel_doorbell(&talk.driver.back, (1, Chid(8)), 0), None);
+    assert_eq!(free(&mut talk, [CLIENT, CHANNEL + 7]), OK);
+    assert_eq!(talk.driver.gsp.kernel_doorbell(&talk.driver.back, (1, Chid(7)), 0), None);
+}
+
+#[test]
+fn channel_goes_on_when_the_one_that_it_waits_for_has_come() {
+    let mut talk = ready();
+    kernels(&mut talk, 8);
+    // Both read the same ring: what it says now is read by the first, what it says then by the other.
+    let mut commands = semaphore(0x10, 3, 3);
+    commands.extend(semaphore(0x20, 1, 1));
+    assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &commands), Some(Vec::new()));
+    assert_eq!(word(&talk, DATA_VRAM + 0x20), 0);
+    assert_eq!(ring(&mut talk, RING_VRAM, (8, 0), &semaphore(0x10, 3, 1)), Some(Vec::new()));
+    assert_eq!([0x10, 0x20].map(|at| word(&talk, DATA_VRAM + at)), [3, 1]);
+}
+
+#[test]
+fn wait_is_over_at_the_next_message_when_a_processor_has_written() {
+    let mut talk = ready();
+    let mut commands = semaphore(0x10, 3, 3);
+    commands.extend(semaphore(0x20, 1, 1));
+    assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &commands), Some(Vec::new()));
+    put(&talk, DATA_VRAM + 0x10, &[4]);
+    assert_eq!(control(&mut talk, [CLIENT, CHANNEL + 7], 0xa06f_0103, vec![1, 0]), OK);
+    assert_eq!(word(&talk, DATA_VRAM + 0x20), 1);
+}
+
+#[test]
+fn held_back_channel_does_nothing_until_it_may_run() {
+    let mut talk = ready();
+    assert_eq!(control(&mut talk, [CLIENT, CHANNEL + 7], 0xa06f_0103, vec![0, 0]), OK);
+    assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &semaphore(0, 5, 1)), Some(Vec::new()));
+    assert_eq!(word(&talk, DATA_VRAM), 0);
+    assert_eq!(control(&mut talk, [CLIENT, CHANNEL + 7], 0xa06f_0103, vec![1, 0]), OK);
+    assert_eq!(word(&talk, DATA_VRAM), 5);
+}
+
+#[test]
+fn there_are_a_hundred_and_twenty_eight_at_most() {
+    let mut talk = cuda();
+    for chid in 0..128 {
+        kernels(&mut talk, chid);
+    }
+    let names = [CLIENT, DEVICE, CHANNEL + 128];
+    assert_eq!(alloc(&mut talk, names, 0xc86f, channel(128, 0, SPACE, 10, 2)), NO_FREE_FIFOS);
+    assert_eq!(free(&mut talk, [CLIENT, CHANNEL + 5]), OK);
+    kernels(&mut talk, 128);
+    assert!(talk.driver.back.live().is_empty());
+}
+
+#[test]
+fn page_tables_may_move_under_a_channel_of_the_kernel() {
+    let mut talk = ready();
+    assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &semaphore(0, 1, 1)), Some(Vec::new()));
+    map(&talk, 0x48_0000, 0x58_0000, 0x80_0000);
+    assert_eq!(set_directory(&mut talk, UVM, DEVICE, SPACE + 1, 0x48_0000), OK);
+    assert_eq!(ring(&mut talk, 0x80_0000, (7, 1), &semaphore(0, 2, 1)), Some(Vec::new()));
+    assert_eq!((word(&talk, DATA_VRAM), word(&talk, 0x80_8000)), (1, 2));
+}
+
+#[test]
+fn refused_command_stops_the_channel_and_the_driver_is_told() {
+    for (commands, code) in [
+        (methods(host::ILLEGAL, &[0]), 32),
+        (methods(copy::LAUNCH_DMA, &[0x0182 | 1 << 20]), 40),
+        (methods(host::SEM_ADDR_LO, &[0, 0x100, 0, 0, 1]), 31),
+    ] {
+        let mut talk = ready();
+        talk.driver.events.clear();
+        assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &commands), Some(vec![Effect::Interrupt]));
+        talk.driver.poll();
+        let event = &talk.driver.events[0];
+        assert_eq!(event.function, 0x1004);
+        assert_eq!([0, 4, 0xc].map(|at| event.word(at)), [10, 7, code]);
+        assert_eq!(talk.driver.gsp.counters().channels_stopped, 1);
+        let notes: Vec<_> = talk.driver.gsp.take_notes().iter().map(ToString::to_string).collect();
+        let told = notes.iter().any(|note| note.starts_with("Channel 0x10007 of the driver's kernel"));
+        assert!(told, "{notes:?}");
+        // It stays so.
+        assert_eq!(ring(&mut talk, RING_VRAM, (7, 1), &semaphore(0, 5, 1)), Some(Vec::new()));
+        assert_eq!(word(&talk, DATA_VRAM), 0);
+    }
+}
