@@ -5,7 +5,11 @@
 
 use crate::StorageKinds;
 
-/// The kinds. INVALID is none, nor is SMSKED_MESSAGE, which only the GPU itself uses.
+/// SMSKED_MESSAGE: the page is no memory, but registers of the function. From Hopper on a driver has
+/// doorbells in BAR1 by it.
+pub const SMSKED_MESSAGE: u8 = 0x0f;
+
+/// The kinds of memory. INVALID is none, nor is SMSKED_MESSAGE.
 pub static KINDS: StorageKinds = StorageKinds::new(
     0x07,
     &[

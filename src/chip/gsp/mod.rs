@@ -14,4 +14,4 @@ pub mod userd;
 pub mod wpr;
 
 pub use chips::*;
-pub use kinds::KINDS;
+pub use kinds::{KINDS, SMSKED_MESSAGE};

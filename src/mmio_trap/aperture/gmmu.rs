@@ -2,10 +2,12 @@
 //! shadowing.
 //!
 //! BAR1's root directory lies where the firmware says, and the driver fills it in. Of BAR2's root the driver
-//! tells the firmware one entry, the first one. Sparse pages count as not mapped here.
+//! tells the firmware one entry, the first one. Sparse pages count as not mapped here, and so do pages of
+//! registers, which [`GmmuTables::register_page`] finds.
 
 use super::{GRANULE_SHIFT, Mapping, Translation, Walk};
 use crate::PhysicalMemory;
+use gpuvmk_chip::gsp::SMSKED_MESSAGE;
 use gpuvmk_chip::{FaultReason, PhysicalAddress};
 use gpuvmk_shadow_pagetable::{Entry, Leaf, SubTable, TableKind};
 
@@ -45,8 +47,29 @@ impl<F: WindowFormat> GmmuTables<F> {
     }
 }
 
+/// What a walk looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Memory,
+    Registers,
+}
+
 impl<F: WindowFormat> Translation for GmmuTables<F> {
     fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk {
+        self.walk_for(Wanted::Memory, page, memory)
+    }
+}
+
+impl<F: WindowFormat> GmmuTables<F> {
+    /// Where in the function's own registers the 4 KiB at `page` are, if an entry says that they are such.
+    pub fn register_page(&self, page: u64, memory: &impl PhysicalMemory) -> Option<u64> {
+        if self.root == GmmuRoot::Physical {
+            return None;
+        }
+        self.walk_for(Wanted::Registers, page, memory).found.ok().map(|mapping| mapping.target.address)
+    }
+
+    fn walk_for(&self, wanted: Wanted, page: u64, memory: &impl PhysicalMemory) -> Walk {
         let root = self.format.root();
         let shape = self.format.shape(root);
         let shift = shape.entry_shift;
@@ -60,8 +83,8 @@ impl<F: WindowFormat> Translation for GmmuTables<F> {
         };
         let found = match self.root {
             GmmuRoot::Physical => return Walk { found: Ok(Mapping::identity(page)), shift },
-            GmmuRoot::Root(address) => self.table(SubTable { kind: root, address }, page, memory),
-            GmmuRoot::RootEntry(raw) if index == 0 => self.entry(root, raw.into(), page, memory),
+            GmmuRoot::Root(address) => self.table(wanted, SubTable { kind: root, address }, page, memory),
+            GmmuRoot::RootEntry(raw) if index == 0 => self.entry(wanted, (root, raw.into()), page, memory),
             GmmuRoot::RootEntry(_) => return nothing(FaultReason::VmLimitExceeded, shift),
         };
         found.unwrap_or_else(|empty| empty)
@@ -71,9 +94,15 @@ impl<F: WindowFormat> Translation for GmmuTables<F> {
 impl<F: WindowFormat> GmmuTables<F> {
     /// What a table says of a page. An error is a page that is not there, while a table of smaller pages may
     /// have one.
-    fn table(&self, table: SubTable, page: u64, memory: &impl PhysicalMemory) -> Result<Walk, Walk> {
+    fn table(
+        &self,
+        wanted: Wanted,
+        table: SubTable,
+        page: u64,
+        memory: &impl PhysicalMemory,
+    ) -> Result<Walk, Walk> {
         match self.read(table, page, memory) {
-            Ok(raw) => self.entry(table.kind, raw, page, memory),
+            Ok(raw) => self.entry(wanted, (table.kind, raw), page, memory),
             Err(reason) => Ok(nothing(reason, GRANULE_SHIFT)),
         }
     }
@@ -82,14 +111,18 @@ impl<F: WindowFormat> GmmuTables<F> {
     /// a few levels down.
     fn entry(
         &self,
-        kind: TableKind,
-        raw: u128,
+        wanted: Wanted,
+        (kind, raw): (TableKind, u128),
         page: u64,
         memory: &impl PhysicalMemory,
     ) -> Result<Walk, Walk> {
         let shift = self.format.shape(kind).entry_shift;
         match self.format.decode(kind, raw) {
-            Entry::Page(leaf) => Ok(Walk { found: Ok(mapping(leaf, shift, page)), shift }),
+            Entry::Page(leaf) => {
+                let is_wanted = (leaf.kind == SMSKED_MESSAGE) == (wanted == Wanted::Registers);
+                let found = is_wanted.then(|| mapping(leaf, shift, page));
+                Ok(Walk { found: found.ok_or(FaultReason::UnsupportedAperture), shift })
+            }
             Entry::Refused => Ok(nothing(FaultReason::UnsupportedAperture, shift)),
             Entry::Empty => match self.format.emptiness(kind, raw) {
                 Emptiness::NoTable => Ok(nothing(FaultReason::PageTableNotPresent, shift)),
@@ -105,7 +138,7 @@ impl<F: WindowFormat> GmmuTables<F> {
                 }
                 let mut missing = nothing(FaultReason::PageTableNotPresent, shift);
                 for table in tables.into_iter().flatten().filter(|table| table.kind < kind) {
-                    match self.table(table, page, memory) {
+                    match self.table(wanted, table, page, memory) {
                         Err(empty) => missing = empty,
                         found => return found,
                     }

@@ -1,7 +1,8 @@
 //! The windows to memory: BAR1, BAR2 (the bus calls it BAR3) and PRAMIN.
 //!
 //! PRAMIN and BAR2 show instance memory, which only the CPU writes; a back may answer their reads from a
-//! copy. BAR1 shows what engines write, and is read from memory itself.
+//! copy. BAR1 shows what engines write, and is read from memory itself. Its page tables can also name the
+//! page of registers that user mode maps: NVIDIA's own driver and CUDA ring there, from Hopper on.
 
 use super::function::GspFunction;
 use super::locked;
@@ -16,6 +17,9 @@ impl<B: GspBackend> GspFunction<B> {
     pub(super) fn read_bar1(&self, offset: u64, data: &mut [u8]) {
         let result = locked(&self.core.bar1).read(offset, data, &self.vram());
         if let Err(fault) = result {
+            if let Some(register) = self.user_register(offset, data.len()) {
+                return self.read_bar0(register, data);
+            }
             data.fill(0xff);
             self.window_fault(1, &fault);
         }
@@ -24,8 +28,23 @@ impl<B: GspBackend> GspFunction<B> {
     pub(super) fn write_bar1(&self, offset: u64, data: &[u8]) {
         let result = locked(&self.core.bar1).write(offset, data, &self.vram());
         if let Err(fault) = result {
+            if let Some(register) = self.user_register(offset, data.len()) {
+                return self.write_bar0(register, data);
+            }
             self.window_fault(1, &fault);
         }
+    }
+
+    /// The register of user mode's page that an access to BAR1 is to, if one of its entries says so: where
+    /// that is in BAR0. The privileged page, at 0, has its doorbell where the user's has it.
+    fn user_register(&self, offset: u64, size: usize) -> Option<u64> {
+        let inside = offset % PAGE_SIZE;
+        let page = offset.checked_sub(inside)?;
+        let fits = inside.checked_add(size as u64).is_some_and(|end| end <= PAGE_SIZE);
+        let tables = *locked(&self.core.bar1).tables();
+        let named = tables.register_page(page, &self.tables()).filter(|_| fits)?;
+        let user = u64::from(self.hal().doorbell.register.0) & !(PAGE_SIZE - 1);
+        [0, self.hal().user_page].contains(&named).then_some(user | inside)
     }
 
     pub(super) fn read_bar2(&self, offset: u64, data: &mut [u8]) {

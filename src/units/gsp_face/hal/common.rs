@@ -48,6 +48,9 @@ pub(super) const DOORBELL: Doorbell = Doorbell {
     required: 0,
 };
 
+/// Where user mode's page is behind the function's own registers (NV_VIRTUAL_FUNCTION in `dev_vm.h`).
+pub(super) const USER_PAGE: u64 = 0x3_0000;
+
 /// The invalidation.
 pub(super) const INVALIDATION: Invalidation = Invalidation {
     pdb: NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB,

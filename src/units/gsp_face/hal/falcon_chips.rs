@@ -34,6 +34,7 @@ pub(super) const fn row(chip: &GspChip, gsp: &'static GspHal, fwsec: Descriptor,
         interrupts: common::INTERRUPTS,
         gsp,
         doorbell: common::DOORBELL,
+        user_page: common::USER_PAGE,
         pramin: Pramin {
             window: NV_PRAMIN,
             register: NV_PBUS_BAR0_WINDOW,

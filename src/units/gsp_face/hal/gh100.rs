@@ -17,6 +17,7 @@ pub static GH100: Hal = Hal {
     interrupts: common::INTERRUPTS,
     gsp: &gpuvmk_gsp::hal::GH100,
     doorbell: common::DOORBELL,
+    user_page: common::USER_PAGE,
     pramin: fsp_chips::PRAMIN,
     invalidation: common::INVALIDATION,
     mmu: Gmmu::V3,

@@ -29,6 +29,8 @@ pub struct Hal {
     pub gsp: &'static GspHal,
     /// How a driver says that a channel has new work.
     pub doorbell: Doorbell,
+    /// Where entries of page tables have the page of the doorbell, among the function's registers.
+    pub user_page: u64,
     /// The moving window to VRAM.
     pub pramin: Pramin,
     /// How a driver drops translations.

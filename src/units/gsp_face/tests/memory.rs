@@ -69,6 +69,50 @@ fn pramin_window_moves_over_vram() {
     assert_eq!(gpu.rd(0x70_0000), u32::MAX);
 }
 
+/// NVIDIA's own driver rings through a page of BAR1 whose entry says that it is registers: of that kind, in
+/// system memory, at the user's page or, for its kernel, at the first.
+#[test]
+fn page_of_registers_in_bar1_is_the_one_with_the_doorbell_and_no_memory() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, 0x18_0000);
+    gpu.build_tables();
+    let registers = |address, kind| {
+        let target = PhysicalAddress { aperture: Aperture::SystemCoherent, address };
+        let page = Pte { target, read_only: false, privileged: false, kind };
+        Gmmu::V3.encode_page(page).to_le_bytes()
+    };
+    gpu.pramin_wr(BAR1_ROOT, &pde(TABLES).to_le_bytes());
+    for (page, (address, kind)) in (2..).zip([(0x3_0000, 0xf), (0, 0xf), (0x4_0000, 0xf), (RAM, 6)]) {
+        gpu.pramin_wr(SMALL + 8 * page, &registers(address, kind));
+    }
+    gpu.invalidate(BAR1_ROOT, 0x8000_0001);
+    gpu.back.put_vram(0x18_0000 + 0x8c, &5u32.to_le_bytes());
+    gpu.back.calls();
+
+    for page in [0x2000, 0x3000] {
+        gpu.bar_wr(1, page + 0x90, 1 << 16 | 3);
+        assert_eq!(gpu.back.calls(), [BackCall::Doorbell(0, 5)]);
+        gpu.clock.advance(0x1000);
+        assert_eq!(gpu.bar_rd(1, page + 0x80), gpu.rd(0xbb_0080));
+    }
+    // Nobody is rung for who is not there, as by the register.
+    gpu.bar_wr(1, 0x2090, 1 << 16 | 9);
+    assert_eq!((gpu.back.calls(), gpu.function.counters().bad_doorbells), (vec![], 1));
+    // Other registers are not shown, nor is the page memory for those who map it.
+    let faults = gpu.function.counters().window_faults;
+    gpu.bar_wr(1, 0x4090, 1 << 16 | 3);
+    assert_eq!((gpu.bar_rd(1, 0x4090), gpu.back.calls()), (u32::MAX, vec![]));
+    assert_eq!(gpu.function.counters().window_faults, faults + 2);
+    let mut shown = Vec::new();
+    let direct = gpu.function.direct_map().unwrap();
+    direct.show(Region::Bar(1), 0, 0x6000, &mut |window| shown.push((window.offset, window.size)));
+    assert!(shown.iter().all(|(offset, _)| !(0x2000..0x5000).contains(offset)), "{shown:x?}");
+    gpu.bar_wr(1, 0x5090, 7);
+    assert_eq!(gpu.back.ram(0x90, 4), 7u32.to_le_bytes());
+}
+
 #[test]
 fn bars_show_vram_until_gsp_translates_them() {
     let gpu = Gpu::new();

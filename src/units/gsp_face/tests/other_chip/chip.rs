@@ -125,6 +125,7 @@ pub static CHIP: Hal = Hal {
         chid: DOORBELL::CHID,
         required: DOORBELL::REQUIRED.mask(),
     },
+    user_page: 0x7000,
     pramin: Pramin { window: PRAMIN, register: WINDOW, base: WINDOW::BASE, shift: 20 },
     invalidation: Invalidation {
         pdb: PDB,
