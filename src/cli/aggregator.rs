@@ -40,9 +40,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // First of all: nothing has been opened yet.
-    jail::prepare(None)?;
+    // Before the jail, in whose user namespace nobody may raise limits.
     urgency::allow();
+    // Nothing has been opened yet.
+    jail::prepare(None)?;
+    // Those of engines of a software GPU, and of porters, too: others wait for them all the time.
+    urgency::request_short_slices();
     let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.

@@ -6,6 +6,11 @@
 //! polling is useless, and the thread sleeps at once, for more and more events. (One other thread gets half
 //! of the time, as is fair: it may be the very guest whose events are polled for.) Time comes from the
 //! caller.
+//!
+//! A thread whose events come from many sleeps already after one that may have waited for long
+//! ([`Contention::gives_way`]): asleep it is woken and takes the processor, while one that has yielded is only
+//! ready to run. Since Linux 6.18 that lasts: a yield gives up the rest of a slice, each look one more, and a
+//! thread that computes may have the processor for all of them.
 
 use std::time::Duration;
 
@@ -14,6 +19,8 @@ const PUT_OFF: Duration = Duration::from_micros(20);
 /// So much of the time of looking is weighed at a time: for several ticks, after which the kernel has put
 /// threads on the processors that are free.
 const WEIGHED: Duration = Duration::from_millis(20);
+/// Longer than any thread that works for some microseconds at a time has the processor: another one computes.
+const COMPUTES: Duration = Duration::from_micros(200);
 /// Number of events that are waited for asleep after others had the processor for too long: the first time,
 /// and at most.
 const REST: (u32, u32) = (256, 1 << 12);
@@ -60,13 +67,28 @@ impl Contention {
         }
         let crowded = self.away > self.looked / 4 * 3;
         if crowded {
-            self.rest = self.next_rest;
-            self.next_rest = self.next_rest.saturating_mul(2).min(REST.1);
+            self.begin_rest();
         } else {
             self.next_rest = (self.next_rest / 2).max(REST.0);
         }
         (self.looked, self.away) = (Duration::ZERO, Duration::ZERO);
         crowded
+    }
+
+    /// Notes an event that was found after others had the processor for `put_off`. True when the thread should
+    /// not poll for a while: somebody computes on its processor.
+    pub fn gives_way(&mut self, put_off: Duration) -> bool {
+        let gives_way = put_off > COMPUTES;
+        if gives_way {
+            self.begin_rest();
+            (self.looked, self.away) = (Duration::ZERO, Duration::ZERO);
+        }
+        gives_way
+    }
+
+    fn begin_rest(&mut self) {
+        self.rest = self.next_rest;
+        self.next_rest = self.next_rest.saturating_mul(2).min(REST.1);
     }
 
     /// True while the thread must sleep for the next event.
@@ -98,6 +120,16 @@ mod tests {
         assert_eq!([asleep(151), asleep(175), asleep(200)], [(1, 256), (1, 512), (1, 1024)]);
         assert_eq!([asleep(150), asleep(150), asleep(151)], [(0, 0), (0, 0), (1, 512)]);
         assert_eq!((0..20).map(|_| asleep(200).1).max(), Some(1 << 12));
+    }
+
+    #[test]
+    fn who_finds_an_event_after_somebody_computed_sleeps_for_the_next_ones() {
+        let mut contention = Contention::default();
+        assert!(!contention.gives_way(MICROS(200)) && !contention.is_resting());
+        for events in [256, 512] {
+            assert!(contention.gives_way(MICROS(201)));
+            assert_eq!(std::iter::from_fn(|| contention.rests().then_some(())).count(), events);
+        }
     }
 
     #[test]

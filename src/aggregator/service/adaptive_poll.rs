@@ -164,7 +164,8 @@ impl AdaptivePoll {
     /// Notes whether the poll found an event.
     fn found(&mut self, event: bool) {
         let (looked, put_off) = (std::mem::take(&mut self.looked), std::mem::take(&mut self.put_off));
-        if self.contention.looked(looked, put_off, event) {
+        let gives_way = event && self.contention.gives_way(put_off);
+        if self.contention.looked(looked, put_off, event) || gives_way {
             self.until = Duration::ZERO;
             self.ahead = None;
         }
@@ -278,6 +279,21 @@ mod tests {
         many.rang(1, MICROS(1000));
         many.rang(2, MICROS(1100));
         assert!(many.is_on(MICROS(1101)));
+    }
+
+    #[test]
+    fn beside_a_thread_that_computes_nobody_looks_for_a_while() {
+        let mut looking = looking(false);
+        at_work(&mut looking, MICROS(1000));
+        looking.offered(MICROS(1000), MICROS(2300));
+        assert!(looking.is_on(MICROS(1199)), "nothing came meanwhile");
+        looking.offered(MICROS(1200), MICROS(2500));
+        looking.rang(1, MICROS(2501));
+        assert!(!looking.is_on(MICROS(2502)));
+        at_work(&mut looking, MICROS(3000));
+        assert!(!looking.is_on(MICROS(3001)));
+        (0..256).for_each(|event| looking.rang(1, MICROS(3100 + event)));
+        assert!(looking.is_on(MICROS(3356)));
     }
 
     #[test]

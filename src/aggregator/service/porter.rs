@@ -48,9 +48,9 @@ const DEAR: Duration = Duration::from_micros(200);
 const REST: u32 = 16;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long a tenant's porter polls before it sleeps, at most; longer where there are processors to spare.
-const LOOK: Duration = Duration::from_micros(100);
-const LONG_LOOK: Duration = Duration::from_millis(1);
+/// How long a tenant's porter polls before it sleeps, at most, where there are processors to spare. Elsewhere
+/// it sleeps at once: others need the processor, and since Linux 6.18 each yield to them gives up a slice.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Stage of a connection, from unadmitted to tenant.
 enum Stage {
@@ -131,7 +131,7 @@ impl Porter {
             offered: None,
             waits: false,
             last_cost: Duration::ZERO,
-            window: PollWindow::new(if to_spare() { LONG_LOOK } else { LOOK }),
+            window: PollWindow::new(if to_spare() { LOOK } else { Duration::ZERO }),
             place,
         })
     }
