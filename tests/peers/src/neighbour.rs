@@ -7,9 +7,10 @@
 //! monotonic clock. It goes on until its standard input ends.
 
 use std::io::Read;
+use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -25,8 +26,9 @@ use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA};
 const WINDOW: Duration = Duration::from_millis(100);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a fence is looked for without sleeping.
-const AWAKE: Duration = Duration::from_millis(1);
+/// Between two looks at a fence. Who yields instead is put off by whoever computes beside it (Linux 6.18), and
+/// measures that.
+const LOOK: Duration = Duration::from_micros(20);
 /// Nothing takes longer, or the neighbour gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the timed page is mapped.
@@ -37,6 +39,8 @@ const PAGE: u64 = 0x1000;
 pub fn work(aggregator: &Path) -> Result<()> {
     // As a device back end asks for them, whose threads wait for answers all the time.
     gpuvmk::host::urgency::request_short_slices();
+    // A sleep is as long as it says.
+    rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     let (link, grant) = connect(aggregator, crate::raw::hello("victim"), &LinkTimeouts::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
@@ -64,7 +68,7 @@ pub fn work(aggregator: &Path) -> Result<()> {
         wrong += u64::from(!right);
         let to = micros();
         if to.saturating_sub(from) >= WINDOW.as_micros() {
-            let machine = lateness.swap(0, Ordering::Relaxed);
+            let machine = std::mem::take(&mut *lateness.lock().unwrap_or_else(PoisonError::into_inner));
             println!(
                 "{}",
                 json!({ "from": from, "to": to, "requests": requests, "copies": copies, "machine": machine,
@@ -86,16 +90,16 @@ fn micros() -> u128 {
     seconds * 1_000_000 + u128::try_from(now.tv_nsec).unwrap_or(0) / 1000
 }
 
-/// The most microseconds by which a thread that only sleeps was late since this was last taken.
-fn yardstick(ended: &Arc<AtomicBool>) -> Arc<AtomicU64> {
-    let lateness = Arc::new(AtomicU64::new(0));
+/// By how many microseconds a thread that only sleeps was late, each time since this was last taken.
+fn yardstick(ended: &Arc<AtomicBool>) -> Arc<Mutex<Vec<u128>>> {
+    let lateness = Arc::new(Mutex::new(Vec::new()));
     let (told, ended) = (Arc::clone(&lateness), Arc::clone(ended));
     std::thread::spawn(move || {
         while !ended.load(Ordering::Relaxed) {
             let start = Instant::now();
             std::thread::sleep(PAUSE);
             let late = start.elapsed().saturating_sub(PAUSE);
-            told.fetch_max(u64::try_from(late.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(late.as_micros());
         }
     });
     lateness
@@ -132,8 +136,7 @@ fn copy(tenant: &mut Tenant, number: u64) -> Result<(Duration, bool)> {
         }
         match start.elapsed() {
             waited if waited > PATIENCE => bail!("a copy of the neighbour's does not end"),
-            waited if waited > AWAKE => std::thread::sleep(Duration::from_micros(50)),
-            _ => std::thread::yield_now(),
+            _ => std::thread::sleep(LOOK),
         }
     }
     let took = start.elapsed();

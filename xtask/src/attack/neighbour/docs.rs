@@ -19,8 +19,12 @@ written by `cargo xtask attack --neighbour --write-docs`.
 ";
 
 const EXPLANATION: &str = "
-**p99** is the 99th percentile of the neighbour's times (requests or copies, whichever grew more) by that beside a process that only spins: 2 at most. The policy is `weighted`, as in the
-packaged example. Copies take turns at an engine: the JSON has their times beside an honest tenant that copies without a pause as well (`beside_co_tenant`), which is not judged. **Longest** is
+Measured on a machine with {processors} processors.
+
+**p99** is the 99th percentile of the neighbour's times (requests or copies, whichever grew more) by that beside a process that only spins: 2 at most. **Over machine** is the same
+without what the machine does to a thread that only sleeps and is woken four times, as a request is (its 99.7th percentile), and by copies beside an honest tenant that copies: that is what
+is judged where there are fewer than four processors, where one of two is engine and aggregator, and a process that ends keeps the other one for milliseconds. The policy is `weighted`, as in the
+packaged example. Copies take turns at an engine: the JSON has their times beside an honest tenant that copies without a pause as well (`beside_co_tenant`). **Longest** is
 the longest that any request or copy took, in milliseconds: 10 at most, 20 on a machine with fewer than four processors. **Machine** is how late a thread of
 the neighbour's was that does nothing but sleep: what the host's own scheduler did. A tenth of a second in which a processor of the machine took four times as long as usual for the
 same small computation (in processor time: nothing in the machine does that, its host does) does not count for p99, unless that is most of the time; it counts for the longest. **Residue**: bytes of others that were found in memory that should have been zero.
@@ -35,11 +39,12 @@ more descriptors, threads and memory 8 s later than before the first attack, and
 pub fn write(report: &NeighbourReport) -> Result<()> {
     let mut text = HEAD.to_owned();
     text.push_str(
-        "| attack | what it does | expected | outcome | p99 | longest | machine | foreign | residue |\n",
+        "| attack | what it does | expected | outcome | p99 | over machine | longest | machine | foreign | residue |\n",
     );
-    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     report.verdicts.iter().try_for_each(|verdict| line(&mut text, verdict))?;
-    text.push_str(EXPLANATION);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    text.push_str(&EXPLANATION.replace("{processors}", &processors.to_string()));
     let path = source_tree().join("docs/neighbour.md");
     fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))
 }
@@ -50,12 +55,13 @@ fn line(text: &mut String, verdict: &Verdict) -> Result<()> {
     let times = if verdict.times() > 1 { format!(" ({})", verdict.times()) } else { String::new() };
     writeln!(
         text,
-        "| `{}` | {} | {} | {} | {}{times} | {} | {} | {} | {} |",
+        "| `{}` | {} | {} | {} | {}{times} | {} | {} | {} | {} | {} |",
         verdict.name(),
         judged.attack.what,
         judged.attack.letters(),
         judged.outcome.map_or('-', Outcome::letter),
         number(verdict.p99_ratio()),
+        number(verdict.p99_ratio_over_machine()),
         number(verdict.stall_ms()),
         number(verdict.machine_ms()),
         judged.noted.foreign_accesses.map_or("-".into(), |count| count.to_string()),
