@@ -56,6 +56,16 @@ impl Pack {
         self.root.join("bin/gpuvmk-gpu-bench")
     }
 
+    /// Where the program lies that records machine code.
+    pub fn sass(&self) -> PathBuf {
+        self.root.join("bin/gpuvmk-sass")
+    }
+
+    /// The folder with what other GPUs gave for machine code, and with kernels to run.
+    pub fn recordings(&self) -> PathBuf {
+        self.root.join("sass")
+    }
+
     /// Where the guests' kernel lies.
     pub fn kernel_image(&self) -> PathBuf {
         self.root.join("guest/vmlinuz")

@@ -1,4 +1,5 @@
-//! What the machine's GPU does without guests: `gpuvmk gpu list` and `gpuvmk gpu bench`, as the same user.
+//! What the machine's GPU does without guests: `gpuvmk gpu list` and `gpuvmk gpu bench`, and machine code
+//! whose results other GPUs have given before, as the same user.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,11 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gpuvmk_lab::machine::last_lines;
+use gpuvmk_lab::pack::Pack;
 use gpuvmk_lab::process::Process;
 use serde_json::Value;
 
 /// How long a call may take: the measurements themselves take a few seconds.
 const LIMIT: Duration = Duration::from_secs(60);
+/// No program of machine code begins after so many seconds, and all are compared within the limit.
+const RECORDING_SECONDS: u32 = 60;
+const RECORDING_LIMIT: Duration = Duration::from_secs(120);
 
 /// gpuvmk's commands for the physical GPU.
 #[derive(Debug)]
@@ -36,21 +41,38 @@ impl Native {
         self.call("bench", label, &[])
     }
 
+    /// Runs what other GPUs have run, and compares with the software GPU.
+    pub fn machine_code(&self, pack: &Pack) -> Result<Value> {
+        let folder = pack.recordings();
+        let mut call = Command::new(pack.sass());
+        call.args(["record", "--json", "--seconds", &RECORDING_SECONDS.to_string()]);
+        call.arg("--out").arg(self.logs.join("sass"));
+        for recording in ["h200.gz", "h100.gz"] {
+            call.arg("--again").arg(folder.join(recording));
+        }
+        call.arg("--cubin").arg(folder.join("sm90.cubin.gz"));
+        self.answer(call, "gpuvmk-sass record", "sass", RECORDING_LIMIT)
+    }
+
     fn call(&self, command: &str, label: &str, words: &[&str]) -> Result<Value> {
+        let mut call = Command::new(&self.gpuvmk);
+        call.args(["gpu", command, "--json"]).args(words);
+        self.answer(call, &format!("gpuvmk gpu {command}"), label, LIMIT)
+    }
+
+    /// The last line of what a program prints.
+    fn answer(&self, mut call: Command, name: &str, label: &str, limit: Duration) -> Result<Value> {
         fs::create_dir_all(&self.logs).with_context(|| format!("Cannot create {}", self.logs.display()))?;
         let (output, errors) =
             (self.logs.join(format!("{label}.out")), self.logs.join(format!("{label}.err")));
         let create = |path: &Path| {
             File::create(path).with_context(|| format!("Cannot create {}", path.display())).map(Stdio::from)
         };
-        let mut call = Command::new(&self.gpuvmk);
-        call.args(["gpu", command, "--json"]).args(words);
         call.stdin(Stdio::null()).stdout(create(&output)?).stderr(create(&errors)?);
-        let name = format!("gpuvmk gpu {command}");
-        let mut process = Process::start(call, &name)?;
+        let mut process = Process::start(call, name)?;
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        let Some(status) = process.wait(LIMIT)? else {
-            bail!("{name} was not done after {} s", LIMIT.as_secs());
+        let Some(status) = process.wait(limit)? else {
+            bail!("{name} was not done after {} s", limit.as_secs());
         };
         // A report of what failed is an answer, too.
         match last_json(&read(&output)) {
@@ -91,6 +113,21 @@ mod tests {
         let (_folder, native) = native("echo 'gpuvmk: no NVIDIA driver is loaded' >&2; exit 1");
         let message = format!("{:#}", native.list().unwrap_err());
         assert!(message.contains("gpu list") && message.contains("no NVIDIA driver"), "{message}");
+    }
+
+    #[test]
+    fn machine_code_is_that_of_the_pack() {
+        let folder = tempfile::tempdir().unwrap();
+        let pack = Pack::at(folder.path());
+        let program = pack.sass();
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "#!/bin/sh\nprintf '{\"words\":\"%s\"}' \"$*\"\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let native = Native::new("gpuvmk".into(), folder.path());
+        let words = native.machine_code(&pack).unwrap()["words"].as_str().unwrap().to_owned();
+        for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "--cubin"] {
+            assert!(words.contains(part), "{words}");
+        }
     }
 
     #[test]

@@ -61,6 +61,10 @@ impl Worker<'_> {
         } else {
             self.record.set("gpu", format!("software {}", self.options.chip));
         }
+        if hardware && !self.options.quick && !self.options.vulkan {
+            self.machine_code(&native, pack);
+            self.keep()?;
+        }
         let mut figures = Figures::default();
         let mut benched = 0;
         let mut steps = suite::steps(self.options).into_iter();
@@ -132,6 +136,18 @@ impl Worker<'_> {
         }
     }
 
+    /// What the GPU gives for recorded machine code, beside the software GPU.
+    fn machine_code(&mut self, native: &Native, pack: &Pack) {
+        match native.machine_code(pack) {
+            Ok(report) => {
+                let problems = machine_code_problems(&report);
+                problems.into_iter().for_each(|problem| self.record.problem(problem));
+                self.record.set("sass", report);
+            }
+            Err(error) => self.record.problem(format!("machine code: {error:#}")),
+        }
+    }
+
     fn note(&mut self, result: &StepResult, figures: &mut Figures) {
         self.record.add("steps", result.to_json());
         for guest in &result.guests {
@@ -145,6 +161,19 @@ impl Worker<'_> {
         self.record.set("targets", figures::targets(&figures.ratios()));
         self.record.set("figures", figures.to_json());
     }
+}
+
+/// What is wrong in a report of recorded machine code: programs that gave nothing, and results that differ
+/// and are not known to.
+fn machine_code_problems(report: &Value) -> Vec<String> {
+    let texts = |key: &str| report.get(key).and_then(Value::as_array).into_iter().flatten().cloned();
+    let stages = texts("stages").flat_map(|stage| stage.get("different").cloned());
+    let kernels = stages.filter(|different| different.as_array().is_some_and(|names| !names.is_empty()));
+    texts("problems")
+        .map(|problem| format!("machine code: {problem}"))
+        .chain(texts("unknown").map(|line| format!("machine code: not known to differ: {line}")))
+        .chain(kernels.map(|names| format!("machine code: kernels that differ: {names}")))
+        .collect()
 }
 
 /// What the guests ran on.
@@ -183,6 +212,16 @@ mod tests {
 
     fn gpu(name: &str, possible: bool, why: &str) -> Value {
         json!({ "name": name, "backends": { "rm": { "possible": possible, "why": why } } })
+    }
+
+    #[test]
+    fn machine_code_that_differs_is_a_problem() {
+        let report = json!({ "ok": true, "problems": [], "unknown": [],
+            "stages": [{ "stage": "h100", "differences": 1 }, { "stage": "sm90", "different": [] }] });
+        assert!(machine_code_problems(&report).is_empty());
+        let report = json!({ "problems": ["a"], "unknown": ["FADD"], "stages": [{ "different": ["sum"] }] });
+        let problems = machine_code_problems(&report);
+        assert!(problems.len() == 3 && problems[1].contains("FADD") && problems[2].contains("sum"));
     }
 
     #[test]

@@ -30,12 +30,21 @@ const GPU_BENCH: StaticBuild = StaticBuild {
     target_folder: "pack-target",
     panic_aborts: false,
 };
+const SASS: StaticBuild = StaticBuild {
+    what: "what records machine code",
+    package: "gpuvmk-sass",
+    target_folder: "pack-target",
+    panic_aborts: false,
+};
 const RUNNER: StaticBuild = StaticBuild {
     what: "the pack's runner",
     package: "gpuvmk-runner",
     target_folder: "pack-target",
     panic_aborts: false,
 };
+
+/// What GPUs gave for machine code, and kernels of our own, below `tests/sass`.
+const RECORDINGS: [&str; 3] = ["tests/h200.gz", "tests/h100.gz", "kernels/sm90.cubin.gz"];
 
 const SCRIPT: &str = "#!/bin/sh\n\
     # Runs the guest suite of gpuvmk; `./run.sh --help` says how. Needs nothing but this folder.\n\
@@ -108,6 +117,12 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
     install(&gpuvmk, &pack.gpuvmk())?;
     install(&GPU_BENCH.obtain(cache)?, &pack.gpu_bench())?;
     install(&kernel.image, &pack.kernel_image())?;
+    install(&SASS.obtain(cache)?, &pack.sass())?;
+    for file in RECORDINGS {
+        let path = source_tree().join("tests/sass").join(file);
+        let name = path.file_name().context("A recording has no name")?;
+        install(&path, &pack.recordings().join(name))?;
+    }
     let firmware = Firmware::for_kernel(series);
     let files = firmware.files(cache, &gpuvmk, series)?;
     install(&initramfs::obtain(cache, &kernel, &init, &files, &firmware.label())?, &pack.initramfs())?;

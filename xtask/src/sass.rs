@@ -15,7 +15,7 @@ pub struct Arguments {
 /// Runs the program of `tests/sass`, optimized: it executes hundreds of millions of instances.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--release", "--quiet", "--package", "gpuvmk-sass", "--bin", "sass", "--"]);
+    command.args(["run", "--release", "--quiet", "--package", "gpuvmk-sass", "--bin", "gpuvmk-sass", "--"]);
     command.args(&arguments.words);
     Ok(command.status().context("Cannot run cargo")?.success())
 }

@@ -69,6 +69,13 @@ fn main() -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Lines of the table of differences that are not in `known`.
+fn unknown(counts: &BTreeMap<String, Counts>, known: &str) -> Vec<String> {
+    let table = table_of_differences(counts);
+    let differs = |line: &&str| !known.lines().any(|one| one == *line);
+    table.lines().filter(differs).map(str::to_owned).collect()
+}
+
 fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
     let begin = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -79,10 +86,7 @@ fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
         let recorded = Recorded::read(recorded).with_context(|| format!("Cannot read {}", file.display()))?;
         merge(&mut counts, recorded.verify_all(extent, workers)?);
     }
-    let table = table_of_differences(&counts);
-    let known = if warp { OF_WARP } else { OF_ALL };
-    let differs = |line: &&str| !known.lines().any(|one| one == *line);
-    let unknown: Vec<&str> = table.lines().filter(differs).collect();
+    let unknown = unknown(&counts, if warp { OF_WARP } else { OF_ALL });
     let mut sum = Counts::default();
     counts.values().for_each(|counts| sum.add(*counts));
     println!(

@@ -1,7 +1,8 @@
 //! `sass record`: programs run on this machine's GPU.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,13 @@ use gpuvmk_sass::generate::{Wanted, programs};
 use gpuvmk_sass::record::{
     Difference, Gpu, OfKernel, Outcome, Plan, Stopped, record, record_kernels, without_refused,
 };
-use gpuvmk_sass::recorded::{Counts, Extent, Recorded, table_of_differences};
+use gpuvmk_sass::recorded::{Counts, Extent, Recorded, merge, table_of_differences};
 use gpuvmk_sass::task::Launched;
 use gpuvmk_sass::{Program, soft};
 use serde_json::{Value, json};
 
 use crate::gpu::Hardware;
+use crate::{OF_ALL, unknown};
 
 /// What to record.
 #[derive(Debug, Args)]
@@ -32,7 +34,7 @@ pub(crate) struct Options {
     /// Make programs of these words: one of 32 hexadecimal digits a line
     #[arg(long, value_name = "FILE")]
     words: Vec<PathBuf>,
-    /// Run the kernels of a cubin: each reads 65536 words and stores as many
+    /// Run the kernels of a cubin, which may be compressed by gzip: each reads 65536 words and stores as many
     #[arg(long, value_name = "FILE")]
     cubin: Vec<PathBuf>,
     /// How often each word is in a program
@@ -143,8 +145,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         failures: 2,
     };
     let (mut sum, mut problems, mut found) = (Counts::default(), Vec::new(), Vec::<Value>::new());
-    let mut kept = Vec::new();
-    for stage in &stages {
+    let (mut kept, mut of_recordings) = (Vec::new(), BTreeMap::new());
+    for (number, stage) in stages.iter().enumerate() {
         let gpu: &mut dyn Gpu = match &mut hardware {
             Some(hardware) => hardware,
             None => &mut software,
@@ -155,6 +157,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         plan.failures = plan.failures.saturating_sub(outcome.failed.len());
         let counts = tell(&stage.name, &outcome, start.elapsed(), &mut problems);
         sum.add(counts);
+        if number < options.again.len() {
+            merge(&mut of_recordings, outcome.counts.clone());
+        }
         let path = options.out.join(format!("{}.gz", stage.name));
         let file = File::create(&path).with_context(|| format!("Cannot write {}", path.display()))?;
         outcome.recorded.write(file).with_context(|| format!("Cannot write {}", path.display()))?;
@@ -180,7 +185,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             Some(hardware) => hardware,
             None => &mut software,
         };
-        let bytes = fs::read(file).with_context(|| format!("Cannot read {}", file.display()))?;
+        let bytes = read(file).with_context(|| format!("Cannot read {}", file.display()))?;
         let kernels = compiled::of_cubin(&bytes)?;
         let results = record_kernels(gpu, &kernels, plan);
         found.push(of_kernels(&options.out, file, &results, &mut problems)?);
@@ -198,6 +203,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     for problem in &problems {
         println!("problem: {problem}");
     }
+    // Of programs that were recorded before: what differs elsewhere is what is looked for.
+    let unknown = if options.again.is_empty() { Vec::new() } else { unknown(&of_recordings, OF_ALL) };
+    for line in &unknown {
+        println!("not known to differ: {line}");
+    }
     let report = json!({
         "ok": problems.is_empty(),
         "on": on,
@@ -206,6 +216,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         "words": sum.words,
         "differences": sum.different,
         "not_executed": sum.not_executed,
+        "unknown": unknown,
         "stages": found,
         "problems": problems,
     });
@@ -214,6 +225,17 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("{report}");
     }
     Ok(problems.is_empty())
+}
+
+/// A file's contents, unpacked where they are packed.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    let mut bytes = fs::read(file)?;
+    if bytes.starts_with(&GZIP) {
+        let packed = std::mem::take(&mut bytes);
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 fn tell(name: &str, outcome: &Outcome, took: Duration, problems: &mut Vec<String>) -> Counts {
