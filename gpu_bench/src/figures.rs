@@ -1,5 +1,6 @@
 //! The figures: copies, latencies, mappings.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
@@ -172,6 +173,9 @@ fn latencies(report: &mut Report, engine: Engine, worker: &mut Worker) -> Result
     Ok(())
 }
 
+/// Between two calls of a guest's driver.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// The bare calls, for 4 MiB.
 fn mappings(bench: &Bench, report: &mut Report, video: Handle, worker: &Worker) -> Result<(), StepError> {
     let size = 4 * MIB;
@@ -193,6 +197,16 @@ fn mappings(bench: &Bench, report: &mut Report, video: Handle, worker: &Worker) 
             }
         }
     }
+    // As a guest does, which has other things to do between two calls: caches and processors have, too.
+    let (mut mapped, mut unmapped) = (Vec::new(), Vec::new());
+    for _ in 0..200 {
+        thread::sleep(PAUSE);
+        mapped.push(timed(|| worker.map_video(&bench.device, video, 0, size, map::PAGE_2M))?);
+        thread::sleep(PAUSE);
+        unmapped.push(timed(|| worker.unmap_video(&bench.device, 0, size))?);
+    }
+    report.figures.push(Figure::times("map 4 MiB of video memory, 2M pages, after a pause", mapped));
+    report.figures.push(Figure::times("unmap 4 MiB of video memory, 2M pages, after a pause", unmapped));
     let (mut mapped, mut unmapped) = (Vec::new(), Vec::new());
     for _ in 0..200 {
         mapped.push(timed(|| worker.map_system_again(&bench.device, size))?);

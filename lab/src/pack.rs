@@ -61,7 +61,7 @@ impl Pack {
         self.root.join("bin/gpuvmk-sass")
     }
 
-    /// The folder with what other GPUs gave for machine code, and with kernels to run.
+    /// The folder with what other GPUs gave for machine code.
     pub fn recordings(&self) -> PathBuf {
         self.root.join("sass")
     }

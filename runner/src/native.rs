@@ -50,7 +50,6 @@ impl Native {
         for recording in ["h200.gz", "h100.gz"] {
             call.arg("--again").arg(folder.join(recording));
         }
-        call.arg("--cubin").arg(folder.join("sm90.cubin.gz"));
         self.answer(call, "gpuvmk-sass record", "sass", RECORDING_LIMIT)
     }
 
@@ -125,7 +124,7 @@ mod tests {
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let native = Native::new("gpuvmk".into(), folder.path());
         let words = native.machine_code(&pack).unwrap()["words"].as_str().unwrap().to_owned();
-        for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "--cubin"] {
+        for part in ["record --json", "sass/h200.gz", "sass/h100.gz"] {
             assert!(words.contains(part), "{words}");
         }
     }

@@ -163,16 +163,16 @@ impl Worker<'_> {
     }
 }
 
-/// What is wrong in a report of recorded machine code: programs that gave nothing, and results that differ
-/// and are not known to.
+/// What is wrong in a report of recorded machine code: nothing ran, programs gave nothing, and results that
+/// differ and are not known to.
 fn machine_code_problems(report: &Value) -> Vec<String> {
     let texts = |key: &str| report.get(key).and_then(Value::as_array).into_iter().flatten().cloned();
-    let stages = texts("stages").flat_map(|stage| stage.get("different").cloned());
-    let kernels = stages.filter(|different| different.as_array().is_some_and(|names| !names.is_empty()));
+    let nothing = report.get("instances").and_then(Value::as_u64).unwrap_or(0) == 0;
+    let nothing = nothing.then(|| "machine code: nothing ran".to_owned());
     texts("problems")
         .map(|problem| format!("machine code: {problem}"))
         .chain(texts("unknown").map(|line| format!("machine code: not known to differ: {line}")))
-        .chain(kernels.map(|names| format!("machine code: kernels that differ: {names}")))
+        .chain(nothing)
         .collect()
 }
 
@@ -216,12 +216,11 @@ mod tests {
 
     #[test]
     fn machine_code_that_differs_is_a_problem() {
-        let report = json!({ "ok": true, "problems": [], "unknown": [],
-            "stages": [{ "stage": "h100", "differences": 1 }, { "stage": "sm90", "different": [] }] });
-        assert!(machine_code_problems(&report).is_empty());
-        let report = json!({ "problems": ["a"], "unknown": ["FADD"], "stages": [{ "different": ["sum"] }] });
+        let report = json!({ "instances": 9, "differences": 1, "problems": [], "unknown": [] });
+        assert!(machine_code_problems(&report).is_empty(), "one is known to differ");
+        let report = json!({ "instances": 0, "problems": ["a"], "unknown": ["FADD"] });
         let problems = machine_code_problems(&report);
-        assert!(problems.len() == 3 && problems[1].contains("FADD") && problems[2].contains("sum"));
+        assert!(problems.len() == 3 && problems[1].contains("FADD") && problems[2].contains("nothing"));
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //! caller.
 //!
 //! A thread whose events come from many sleeps already after one that may have waited for long
-//! ([`Contention::gives_way`]): asleep it is woken and takes the processor, while one that has yielded is only
-//! ready to run. Since Linux 6.18 that lasts: a yield gives up the rest of a slice, each look one more, and a
-//! thread that computes may have the processor for all of them.
+//! ([`Contention::gives_way`]): asleep it is woken and takes the processor, while one that has yielded is
+//! only ready to run. Since Linux 6.18 that lasts: a yield gives up the rest of a slice, each look one more,
+//! and a thread that computes may have the processor for all of them.
 
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ impl Contention {
         crowded
     }
 
-    /// Notes an event that was found after others had the processor for `put_off`. True when the thread should
-    /// not poll for a while: somebody computes on its processor.
+    /// Notes an event that was found after others had the processor for `put_off`. True when the thread
+    /// should not poll for a while: somebody computes on its processor.
     pub fn gives_way(&mut self, put_off: Duration) -> bool {
         let gives_way = put_off > COMPUTES;
         if gives_way {

@@ -43,8 +43,8 @@ const RUNNER: StaticBuild = StaticBuild {
     panic_aborts: false,
 };
 
-/// What GPUs gave for machine code, and kernels of our own, below `tests/sass`.
-const RECORDINGS: [&str; 3] = ["tests/h200.gz", "tests/h100.gz", "kernels/sm90.cubin.gz"];
+/// What GPUs gave for machine code, below `tests/sass`.
+const RECORDINGS: [&str; 2] = ["tests/h200.gz", "tests/h100.gz"];
 
 const SCRIPT: &str = "#!/bin/sh\n\
     # Runs the guest suite of gpuvmk; `./run.sh --help` says how. Needs nothing but this folder.\n\

@@ -26,8 +26,8 @@ use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA};
 const WINDOW: Duration = Duration::from_millis(100);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Between two looks at a fence. Who yields instead is put off by whoever computes beside it (Linux 6.18), and
-/// measures that.
+/// Between two looks at a fence. Who yields instead is put off by whoever computes beside it (Linux 6.18),
+/// and measures that.
 const LOOK: Duration = Duration::from_micros(20);
 /// Nothing takes longer, or the neighbour gives up.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use gpuvmk_isa::{Arch, Word};
 use gpuvmk_sass::compiled;
@@ -187,6 +187,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         let bytes = read(file).with_context(|| format!("Cannot read {}", file.display()))?;
         let kernels = compiled::of_cubin(&bytes)?;
+        ensure!(!kernels.is_empty(), "{}: all kernels need a linker, or too much stack", file.display());
         let results = record_kernels(gpu, &kernels, plan);
         found.push(of_kernels(&options.out, file, &results, &mut problems)?);
     }
