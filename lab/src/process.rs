@@ -113,14 +113,22 @@ impl Process {
     }
 
     /// Asks it to end (SIGTERM) and waits; kills it if it does not. Returns its status and how long it took,
-    /// without the time for which its threads were ready and had no processor.
+    /// without the time for which its threads were ready and had no processor, and that for which the whole
+    /// machine stood still.
     pub fn stop(&mut self) -> Result<(ExitStatus, Duration)> {
         let start = Instant::now();
         let mut delays = RunDelays::begin(self.child.id());
+        let mut stood_still = Duration::ZERO;
         if self.ended()?.is_none() {
             self.terminate();
             let mut noted = false;
-            while self.wait(LOOK)?.is_none() {
+            loop {
+                let began = Instant::now();
+                let ended = self.wait(LOOK)?.is_some();
+                stood_still += stall(began.elapsed());
+                if ended {
+                    break;
+                }
                 delays.look();
                 if !noted && start.elapsed() >= SOON {
                     noted = true;
@@ -133,7 +141,7 @@ impl Process {
             }
         }
         let status = self.kill()?;
-        Ok((status, start.elapsed().saturating_sub(delays.total())))
+        Ok((status, start.elapsed().saturating_sub(delays.total() + stood_still)))
     }
 
     /// The processor time that it has used, by all its threads, those that have ended too. Nothing once it
@@ -189,6 +197,13 @@ impl Process {
             libc::kill(pid, libc::SIGTERM);
         }
     }
+}
+
+/// For how long the machine stood still while this thread slept for [`LOOK`], by how long that took: its host
+/// stops a virtual machine for seconds at times. What is shorter than a busy machine's delays counts for
+/// nothing.
+fn stall(slept: Duration) -> Duration {
+    if slept > 20 * LOOK { slept - LOOK } else { Duration::ZERO }
 }
 
 /// How long a process's threads were ready to run since then and had no processor, by
@@ -278,6 +293,12 @@ mod tests {
         }
         process.kill().unwrap();
         assert_eq!(process.cpu_time(), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_long_oversleeping_is_the_machines_standing_still() {
+        assert_eq!([LOOK, 20 * LOOK].map(stall), [Duration::ZERO; 2]);
+        assert_eq!(stall(Duration::from_secs(4) + LOOK), Duration::from_secs(4));
     }
 
     #[test]
