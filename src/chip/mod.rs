@@ -18,6 +18,7 @@ pub mod methods;
 pub mod mme;
 pub mod nv;
 pub mod qmd;
+pub mod reduction;
 pub mod register_doc;
 pub mod register_index;
 pub mod register_sets;

@@ -23,10 +23,11 @@ mod transfer;
 pub use memory::{Invalidation, KernelMemory, NotGuests, Target};
 pub use refusal::Refusal;
 
-use action::{Acquire, Action, Launch, Release};
+use action::{Acquire, Action, Combine, Launch, Release};
 use decoder::{Decoded, Decoder};
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::gh100::methods::host::segment_base;
+use gpuvmk_chip::reduction::Operand;
 use gpuvmk_chip::stream::{GP_ENTRY1, GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2, RingEntry, opcode};
 use memory::{Access, Place};
 use transfer::Progress;
@@ -232,7 +233,7 @@ fn carry_out<M: KernelMemory>(
 ) -> Result<Option<(Outcome, Work)>, Refusal> {
     match work {
         Work::Acquire(acquire) => {
-            let value = load(acquire.address, acquire.wide, access)?;
+            let value = load(acquire.address, acquire.width, access)?;
             Ok((!acquire.is_met_by(value)).then_some((Outcome::Waits, work)))
         }
         Work::Launch { launch, mut transfer } => {
@@ -256,27 +257,26 @@ fn carry_out<M: KernelMemory>(
     }
 }
 
-fn load<M: KernelMemory>(va: GpuVa, wide: bool, access: &mut Access<'_, M>) -> Result<u64, Refusal> {
+fn load<M: KernelMemory>(va: GpuVa, width: Operand, access: &mut Access<'_, M>) -> Result<u64, Refusal> {
     let mut raw = [0; 8];
-    let part = raw.get_mut(..if wide { 8 } else { 4 }).unwrap_or_default();
+    let part = raw.get_mut(..width.bytes()).unwrap_or_default();
     access.read(Place::Virtual(va), part)?;
     Ok(u64::from_le_bytes(raw))
 }
 
 /// The time is there before the value, which is what somebody waits for.
 fn write_semaphore<M: KernelMemory>(release: Release, access: &mut Access<'_, M>) -> Result<(), Refusal> {
-    let Release { address, payload, wide, stamped, reduction } = release;
+    let Release { address, payload, width, stamped, reduction } = release;
     let value = match reduction {
         None => payload,
-        Some(reduction) => reduction.of(load(address, wide, access)?, payload, wide),
+        Some(Combine { by, signed }) => by.apply(width, signed, load(address, width, access)?, payload),
     };
     if stamped {
         let time = access.memory().now();
         access.write(Place::Virtual(address).moved(8)?, &time.to_le_bytes())?;
     }
-    let raw = value.to_le_bytes();
     // With a time behind it, the upper half of a value of 32 bits is 0.
-    let size = if wide || stamped { 8 } else { 4 };
-    let raw = if wide { raw } else { (value & 0xffff_ffff).to_le_bytes() };
+    let size = if stamped { 8 } else { width.bytes() };
+    let raw = (value & width.mask()).to_le_bytes();
     access.write(Place::Virtual(address), raw.get(..size).unwrap_or_default())
 }

@@ -2,6 +2,7 @@
 
 use super::memory::{Invalidation, Place};
 use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 
 /// A step that a channel takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub struct Acquire {
     pub address: GpuVa,
     /// What it is compared with.
     pub payload: u64,
-    /// It has 64 bits; false: 32.
-    pub wide: bool,
+    /// Its width.
+    pub width: Operand,
     /// When the wait is over.
     pub until: Condition,
 }
@@ -45,13 +46,12 @@ pub enum Condition {
 impl Acquire {
     /// Whether the wait is over when the semaphore has this value, of which 32 bits count if it has no more.
     pub const fn is_met_by(&self, value: u64) -> bool {
-        let mask = if self.wide { u64::MAX } else { 0xffff_ffff };
-        let sign = mask ^ (mask >> 1);
+        let mask = self.width.mask();
         let (value, payload) = (value & mask, self.payload & mask);
         match self.until {
             Condition::Equal => value == payload,
             Condition::AtLeast => value >= payload,
-            Condition::NotBefore => value.wrapping_sub(payload) & sign == 0,
+            Condition::NotBefore => !self.width.is_negative(value.wrapping_sub(payload)),
             Condition::SharesOne => value & payload != 0,
             Condition::SharesZero => !(value | payload) & mask != 0,
         }
@@ -65,84 +65,28 @@ pub struct Release {
     pub address: GpuVa,
     /// The value.
     pub payload: u64,
-    /// It has 64 bits; false: 32.
-    pub wide: bool,
+    /// Its width.
+    pub width: Operand,
     /// The time is written 8 bytes behind it.
     pub stamped: bool,
     /// The value is combined with what is there.
-    pub reduction: Option<Reduction>,
+    pub reduction: Option<Combine>,
 }
 
 /// How a value is combined with what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduction {
-    /// The smaller one.
-    Min {
-        /// As signed numbers.
-        signed: bool,
-    },
-    /// The larger one.
-    Max {
-        /// As signed numbers.
-        signed: bool,
-    },
-    /// Bits that differ.
-    Xor,
-    /// Bits that both have.
-    And,
-    /// Bits that either has.
-    Or,
-    /// The sum.
-    Add,
-    /// One more, up to the payload, and then 0.
-    Increment,
-    /// One less; the payload after 0, and after what is above the payload.
-    Decrement,
+pub struct Combine {
+    /// What is made of the two.
+    pub by: Reduction,
+    /// They are signed numbers.
+    pub signed: bool,
 }
 
-impl Reduction {
-    /// What is there afterwards, of 32 bits or 64.
-    pub fn of(self, there: u64, payload: u64, wide: bool) -> u64 {
-        let mask = if wide { u64::MAX } else { 0xffff_ffff };
-        let (there, payload) = (there & mask, payload & mask);
-        // The sign moves to where unsigned numbers compare as signed ones do.
-        let sign = |signed: bool| if signed { mask ^ (mask >> 1) } else { 0 };
-        let less = |signed: bool| there ^ sign(signed) < payload ^ sign(signed);
-        let result = match self {
-            Self::Min { signed } => {
-                if less(signed) {
-                    there
-                } else {
-                    payload
-                }
-            }
-            Self::Max { signed } => {
-                if less(signed) {
-                    payload
-                } else {
-                    there
-                }
-            }
-            Self::Xor => there ^ payload,
-            Self::And => there & payload,
-            Self::Or => there | payload,
-            Self::Add => there.wrapping_add(payload),
-            Self::Increment => {
-                if there >= payload {
-                    0
-                } else {
-                    there.wrapping_add(1)
-                }
-            }
-            Self::Decrement => {
-                if there == 0 || there > payload {
-                    payload
-                } else {
-                    there.wrapping_sub(1)
-                }
-            }
-        };
-        result & mask
+impl Combine {
+    /// By the numbering of the host unit and the copy engines; none where hardware does not have it.
+    pub fn of_host(number: u32, width: Operand, signed: bool) -> Option<Self> {
+        let by = Reduction::of_host(number).filter(|by| by.supports(width, signed))?;
+        Some(Self { by, signed })
     }
 }
 
@@ -235,7 +179,7 @@ mod tests {
     #[test]
     fn waits_are_over_when_the_condition_says_so() {
         let met = |until, wide, payload, value| {
-            Acquire { address: GpuVa(0), payload, wide, until }.is_met_by(value)
+            Acquire { address: GpuVa(0), payload, width: Operand::of(wide), until }.is_met_by(value)
         };
         assert!(met(Condition::Equal, false, 0x1_0000_0005, 0x7_0000_0005));
         assert!(!met(Condition::Equal, true, 0x1_0000_0005, 0x7_0000_0005));
@@ -245,22 +189,5 @@ mod tests {
         assert!(met(Condition::NotBefore, true, u64::MAX, 3) && !met(Condition::NotBefore, true, 3, 2));
         assert!(met(Condition::SharesOne, false, 6, 4) && !met(Condition::SharesOne, false, 6, 1));
         assert!(met(Condition::SharesZero, false, 6, 4) && !met(Condition::SharesZero, false, 6, !6));
-    }
-
-    #[test]
-    fn reductions_combine_as_their_numbers_of_bits_have_it() {
-        let narrow = |reduction: Reduction, there, payload| reduction.of(there, payload, false);
-        assert_eq!(narrow(Reduction::Add, 0xffff_ffff, 2), 1);
-        assert_eq!(Reduction::Add.of(0xffff_ffff, 2, true), 0x1_0000_0001);
-        assert_eq!(narrow(Reduction::Increment, 3, 5), 4);
-        assert_eq!((narrow(Reduction::Increment, 5, 5), narrow(Reduction::Increment, 9, 5)), (0, 0));
-        assert_eq!((narrow(Reduction::Decrement, 0, 5), narrow(Reduction::Decrement, 9, 5)), (5, 5));
-        assert_eq!(narrow(Reduction::Decrement, 3, 5), 2);
-        let minus_one = 0xffff_ffff;
-        assert_eq!(narrow(Reduction::Min { signed: true }, 1, minus_one), minus_one);
-        assert_eq!(narrow(Reduction::Min { signed: false }, 1, minus_one), 1);
-        assert_eq!(narrow(Reduction::Max { signed: true }, 1, minus_one), 1);
-        assert_eq!((narrow(Reduction::Xor, 6, 3), narrow(Reduction::And, 6, 3)), (5, 2));
-        assert_eq!(narrow(Reduction::Or, 6, 3), 7);
     }
 }

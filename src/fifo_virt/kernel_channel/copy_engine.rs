@@ -3,7 +3,7 @@
 //! Of the class's abilities, those that a driver's kernel uses: lines of plain pitch, fills, physical
 //! addresses, semaphores. Block shapes, protected memory and other GPUs' memory are refused.
 
-use super::action::{Component, Components, Element, Launch, Reduction, Release, Transfer};
+use super::action::{Combine, Component, Components, Element, Launch, Release, Transfer};
 use super::memory::{Place, physical};
 use super::refusal::Refusal;
 use gpuvmk_chip::Aperture;
@@ -12,6 +12,7 @@ use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, LAUNCH_DMA, SET_REMAP_COMPONENTS as REMAP, SET_RENDER_ENABLE_C as RENDER,
     SET_SRC_PHYS_MODE as PHYS_MODE,
 };
+use gpuvmk_chip::reduction::Operand;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 
@@ -168,29 +169,17 @@ impl CopyEngine {
             LAUNCH_DMA::SEMAPHORE_TYPE::RELEASE_FOUR_WORD_SEMAPHORE => true,
             _ => return Err(refuse("there is no such semaphore")),
         };
+        let width = Operand::of(LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(launch));
         let reduction = if LAUNCH_DMA::SEMAPHORE_REDUCTION_ENABLE.is_set(launch) {
-            Some(reduction(launch).ok_or(refuse("there is no such reduction of numbers"))?)
+            let signed = !LAUNCH_DMA::SEMAPHORE_REDUCTION_SIGN.is_set(launch);
+            let number = LAUNCH_DMA::SEMAPHORE_REDUCTION.get(launch);
+            let combine = Combine::of_host(number, width, signed);
+            Some(combine.ok_or(refuse("there is no such reduction of numbers"))?)
         } else {
             None
         };
-        let wide = LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(launch);
         let payload = self.address(copy::SET_SEMAPHORE_PAYLOAD_UPPER, copy::SET_SEMAPHORE_PAYLOAD);
         let address = GpuVa(self.address(copy::SET_SEMAPHORE_A, copy::SET_SEMAPHORE_B));
-        Ok(Some(Release { address, payload, wide, stamped, reduction }))
+        Ok(Some(Release { address, payload, width, stamped, reduction }))
     }
-}
-
-fn reduction(launch: u32) -> Option<Reduction> {
-    let signed = !LAUNCH_DMA::SEMAPHORE_REDUCTION_SIGN.is_set(launch);
-    Some(match LAUNCH_DMA::SEMAPHORE_REDUCTION.get(launch) {
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IMIN => Reduction::Min { signed },
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IMAX => Reduction::Max { signed },
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IXOR => Reduction::Xor,
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IAND => Reduction::And,
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IOR => Reduction::Or,
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::IADD => Reduction::Add,
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::INC => Reduction::Increment,
-        LAUNCH_DMA::SEMAPHORE_REDUCTION::DEC => Reduction::Decrement,
-        _ => return None,
-    })
 }

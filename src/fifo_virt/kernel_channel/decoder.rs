@@ -1,6 +1,6 @@
 //! Words of commands become actions: the host unit's methods here, those of objects where they belong.
 
-use super::action::{Acquire, Action, Condition, Launch, Reduction, Release};
+use super::action::{Acquire, Action, Combine, Condition, Launch, Release};
 use super::copy_engine::CopyEngine;
 use super::memory::Invalidation;
 use super::refusal::Refusal;
@@ -8,6 +8,7 @@ use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
 use gpuvmk_chip::gh100::methods::host::{self, MEM_OP_A, MEM_OP_C, MEM_OP_D, SEM_EXECUTE, SEMAPHORE_D};
 use gpuvmk_chip::gh100::methods::{SUBCHANNEL_SOFTWARE, graphics, role};
 use gpuvmk_chip::nv::classes::{GP100_UVM_SW, Role};
+use gpuvmk_chip::reduction::Operand;
 use gpuvmk_chip::stream::{Command, Header, Method};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -157,13 +158,13 @@ impl Decoder {
 
     fn semaphore(&self, method: Method) -> Result<Action, Refusal> {
         let data = method.data;
-        let wide = SEM_EXECUTE::PAYLOAD_SIZE.is_set(data);
+        let width = Operand::of(SEM_EXECUTE::PAYLOAD_SIZE.is_set(data));
         let pair = |upper: u32, lower: u32| u64::from(upper) << 32 | u64::from(lower);
         let upper = host::SEM_ADDR_HI::OFFSET.get(self.get(host::SEM_ADDR_HI));
         let lower = self.get(host::SEM_ADDR_LO) & host::SEM_ADDR_LO::OFFSET.mask();
         let address = GpuVa(pair(upper, lower));
         let payload = pair(self.get(host::SEM_PAYLOAD_HI), self.get(host::SEM_PAYLOAD_LO));
-        let acquire = |until| Ok(Action::Acquire(Acquire { address, payload, wide, until }));
+        let acquire = |until| Ok(Action::Acquire(Acquire { address, payload, width, until }));
         match SEM_EXECUTE::OPERATION.get(data) {
             SEM_EXECUTE::OPERATION::ACQUIRE => acquire(Condition::Equal),
             SEM_EXECUTE::OPERATION::ACQ_STRICT_GEQ => acquire(Condition::AtLeast),
@@ -174,12 +175,12 @@ impl Decoder {
                 let reduction = if operation == SEM_EXECUTE::OPERATION::REDUCTION {
                     let signed = !SEM_EXECUTE::REDUCTION_FORMAT.is_set(data);
                     let number = SEM_EXECUTE::REDUCTION.get(data);
-                    Some(host_reduction(number, signed).ok_or(Refusal::Method(method))?)
+                    Some(Combine::of_host(number, width, signed).ok_or(Refusal::Method(method))?)
                 } else {
                     None
                 };
                 let stamped = SEM_EXECUTE::RELEASE_TIMESTAMP.is_set(data);
-                Ok(release(Release { address, payload, wide, stamped, reduction }))
+                Ok(release(Release { address, payload, width, stamped, reduction }))
             }
             _ => Err(Refusal::Method(method)),
         }
@@ -191,14 +192,15 @@ impl Decoder {
         let lower = self.get(host::SEMAPHORE_B) & host::SEMAPHORE_B::OFFSET_LOWER.mask();
         let address = GpuVa(upper << 32 | u64::from(lower));
         let payload = self.get(host::SEMAPHORE_C).into();
-        let acquire = |until| Ok(Action::Acquire(Acquire { address, payload, wide: false, until }));
+        let width = Operand::Word;
+        let acquire = |until| Ok(Action::Acquire(Acquire { address, payload, width, until }));
         match SEMAPHORE_D::OPERATION.get(data) {
             SEMAPHORE_D::OPERATION::ACQUIRE => acquire(Condition::Equal),
             SEMAPHORE_D::OPERATION::ACQ_GEQ => acquire(Condition::NotBefore),
             SEMAPHORE_D::OPERATION::ACQ_AND => acquire(Condition::SharesOne),
             SEMAPHORE_D::OPERATION::RELEASE => {
                 let stamped = !SEMAPHORE_D::RELEASE_SIZE.is_set(data);
-                Ok(release(Release { address, payload, wide: false, stamped, reduction: None }))
+                Ok(release(Release { address, payload, width, stamped, reduction: None }))
             }
             _ => Err(Refusal::Method(method)),
         }
@@ -262,7 +264,7 @@ impl Decoder {
                 let zero = Release {
                     address: GpuVa(address.wrapping_add(8)),
                     payload: 0,
-                    wide: true,
+                    width: Operand::DoubleWord,
                     stamped: false,
                     reduction: None,
                 };
@@ -277,19 +279,4 @@ impl Decoder {
 
 const fn release(release: Release) -> Action {
     Action::Launch(Launch { transfer: None, release: Some(release), notify: false })
-}
-
-/// The host unit's reductions, by their numbers (`clc36f.h`).
-const fn host_reduction(number: u32, signed: bool) -> Option<Reduction> {
-    Some(match number {
-        0 => Reduction::Min { signed },
-        1 => Reduction::Max { signed },
-        2 => Reduction::Xor,
-        3 => Reduction::And,
-        4 => Reduction::Or,
-        5 => Reduction::Add,
-        6 => Reduction::Increment,
-        7 => Reduction::Decrement,
-        _ => return None,
-    })
 }

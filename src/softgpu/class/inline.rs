@@ -5,11 +5,11 @@ use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::Inline;
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
-use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 use gpuvmk_chip::gh100::methods::inline::{self, LAUNCH_DMA};
 use gpuvmk_chip::gmmu::Gmmu;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 
 /// Addresses of these classes are as wide as the widest page tables' are.
 const VA_MAX: u64 = Gmmu::V3.va_max();

@@ -5,10 +5,10 @@
 
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
-use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
 use gpuvmk_chip::gh100::methods::report::ANY::OPERATION;
 use gpuvmk_chip::gh100::methods::report::{self, Form, OLD};
+use gpuvmk_chip::reduction::{Operand, Reduction};
 
 /// Number of words of the saved state.
 pub(super) const SAVED_WORDS: usize = 7;
@@ -91,7 +91,7 @@ fn write(
 ) -> Option<Result<(), gpuvmk_chip::channel_event::MmuFault>> {
     let report_only = OPERATION.get(data) == OPERATION::REPORT_ONLY;
     let double = form.payload_64bit.is_some_and(|field| field.is_set(data)) || report_only;
-    let operand = if double { Operand::DoubleWord } else { Operand::Word };
+    let operand = Operand::of(double);
     let report = match form.structure_size.get(data) {
         0 => Report::FourWords,
         1 => Report::Word,

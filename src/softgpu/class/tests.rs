@@ -12,9 +12,9 @@ use crate::engine::crew::Crew;
 use crate::engine::model::{Effects, Model, Progress, Run};
 use crate::engine::not_executed::NotExecuted;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
-use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::methods::pcopy;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 use gpuvmk_chip::stream::Method;
 
 /// Bytes that are copied: several steps of work.

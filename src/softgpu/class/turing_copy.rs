@@ -9,7 +9,6 @@ use super::remap::{Remap, Select};
 use super::transfer::{Position, Transfer};
 use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
 use crate::mmu::channel_memory::Report;
-use crate::mmu::reduction::{Operand, Reduction};
 use crate::words::halves;
 use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, LAUNCH_DMA, METHODS, SET_REMAP_COMPONENTS as REMAP, surface,
@@ -17,6 +16,7 @@ use gpuvmk_chip::gh100::methods::copy::{
 use gpuvmk_chip::gh100::methods::{host, role};
 use gpuvmk_chip::gmmu::Gmmu;
 use gpuvmk_chip::nv::classes::Role;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 use gpuvmk_chip::registers::Field;
 use gpuvmk_chip::stream::Method;
 
@@ -241,7 +241,7 @@ impl TuringCopy {
 }
 
 fn operand(data: u32) -> Operand {
-    if LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(data) { Operand::DoubleWord } else { Operand::Word }
+    Operand::of(LAUNCH_DMA::SEMAPHORE_PAYLOAD_SIZE.is_set(data))
 }
 
 /// The methods that describe the source or the target.

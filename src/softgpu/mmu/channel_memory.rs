@@ -1,8 +1,8 @@
 //! Memory as a channel's work sees it: by virtual address, in the channel's own address space.
 
 use super::near::Near;
-use super::reduction::{Operand, Reduction};
 use gpuvmk_chip::channel_event::MmuFault;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 
 /// Number of bytes that one access moves before it lets a TLB flush pass.
 pub(crate) const CHUNK: u64 = 64 << 10;

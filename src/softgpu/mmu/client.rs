@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::channel_memory::{CHUNK, ChannelMemory, Report};
 use super::near::Near;
-use super::reduction::{Operand, Reduction};
 use super::system::MemorySystem;
 use super::tlb::Buffer;
 use super::{AddressSpace, InUse, Place, Request};
@@ -14,6 +13,7 @@ use crate::vram::memory::CopyMissed;
 use crate::words::halves;
 use gpuvmk_chip::addr::{GpuVa, HostChannel};
 use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
+use gpuvmk_chip::reduction::{Operand, Reduction};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
 
 /// Number of bytes that are zeroed before a flush may pass, as [`CHUNK`] is for copies. So many take no

@@ -14,7 +14,6 @@ pub(crate) mod client;
 pub(crate) mod fermi;
 pub(crate) mod instance;
 pub(crate) mod near;
-pub(crate) mod reduction;
 pub(crate) mod system;
 pub(crate) mod tlb;
 pub(crate) mod walker;

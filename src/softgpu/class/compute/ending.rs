@@ -2,15 +2,15 @@
 
 use gpuvmk_chip::compute::ComputeClass;
 use gpuvmk_chip::qmd::{Action, Dependent, Grid, Release, ReleaseSize};
+use gpuvmk_chip::reduction::{Operand, Reduction};
 
 use super::launch::GR_EXCEPTION;
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
-use crate::mmu::reduction::{Operand, Reduction};
 
 fn release(run: &Run<'_>, release: &Release) -> Result<(), Refusal> {
     let Release { address, payload, size, payload64, reduction } = *release;
-    let operand = if payload64 { Operand::DoubleWord } else { Operand::Word };
+    let operand = Operand::of(payload64);
     let payload = payload & operand.mask();
     let report = match size {
         ReleaseSize::FourWords => Report::FourWords,

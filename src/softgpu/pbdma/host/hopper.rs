@@ -8,13 +8,13 @@ use super::HostClass;
 use crate::fifo::Departure;
 use crate::fifo::ramfc::Semaphore;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
-use crate::mmu::reduction::{Operand, Reduction};
 use crate::pbdma::ending::Ending;
 use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gh100::methods::host;
 use gpuvmk_chip::gh100::userd::USERD_REFERENCE;
+use gpuvmk_chip::reduction::{Operand, Reduction};
 use gpuvmk_chip::stream::{GP_ENTRY1, Method, opcode};
 
 /// The class.
@@ -138,7 +138,7 @@ fn in_new_form(data: u32) -> Option<u32> {
 }
 
 fn operand(operation: u32) -> Operand {
-    if host::SEM_EXECUTE::PAYLOAD_SIZE.is_set(operation) { Operand::DoubleWord } else { Operand::Word }
+    Operand::of(host::SEM_EXECUTE::PAYLOAD_SIZE.is_set(operation))
 }
 
 fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Ending> {

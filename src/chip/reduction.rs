@@ -1,9 +1,9 @@
-//! Reductions read a value in memory, combine it with an operand and write it back. No other reduction comes
-//! between.
+//! What reductions make of a value in memory and an operand. Whoever carries one out sees to it that no other
+//! comes between reading and writing.
 
 /// Width of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub enum Operand {
     /// 32 bits.
     Word,
     /// 64 bits.
@@ -11,8 +11,21 @@ pub(crate) enum Operand {
 }
 
 impl Operand {
+    /// That of 64 bits where `wide`, else that of 32.
+    pub const fn of(wide: bool) -> Self {
+        if wide { Self::DoubleWord } else { Self::Word }
+    }
+
+    /// Bytes of a value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Word => 4,
+            Self::DoubleWord => 8,
+        }
+    }
+
     /// Bits of a value.
-    pub(crate) fn mask(self) -> u64 {
+    pub const fn mask(self) -> u64 {
         match self {
             Self::Word => 0xffff_ffff,
             Self::DoubleWord => u64::MAX,
@@ -20,7 +33,7 @@ impl Operand {
     }
 
     /// True when the sign bit is set.
-    pub(crate) fn is_negative(self, value: u64) -> bool {
+    pub const fn is_negative(self, value: u64) -> bool {
         let sign = match self {
             Self::Word => 1 << 31,
             Self::DoubleWord => 1 << 63,
@@ -39,7 +52,7 @@ impl Operand {
 
 /// How values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduction {
+pub enum Reduction {
     /// The smaller one.
     Min,
     /// The larger one.
@@ -60,21 +73,21 @@ pub(crate) enum Reduction {
 
 impl Reduction {
     /// By the numbering of the host unit and the copy engines.
-    pub(crate) fn of_host(number: u32) -> Option<Self> {
+    pub fn of_host(number: u32) -> Option<Self> {
         [Self::Min, Self::Max, Self::Xor, Self::And, Self::Or, Self::Add, Self::Increment, Self::Decrement]
             .get(usize::try_from(number).ok()?)
             .copied()
     }
 
     /// By the numbering of the graphics classes.
-    pub(crate) fn of_graphics(number: u32) -> Option<Self> {
+    pub fn of_graphics(number: u32) -> Option<Self> {
         [Self::Add, Self::Min, Self::Max, Self::Increment, Self::Decrement, Self::And, Self::Or, Self::Xor]
             .get(usize::try_from(number).ok()?)
             .copied()
     }
 
     /// False for combinations that hardware does not have.
-    pub(crate) fn supports(self, operand: Operand, signed: bool) -> bool {
+    pub fn supports(self, operand: Operand, signed: bool) -> bool {
         match (self, operand) {
             (Self::Increment | Self::Decrement, Operand::Word) | (Self::Add, Operand::DoubleWord) => !signed,
             (Self::Increment | Self::Decrement, Operand::DoubleWord) => false,
@@ -82,8 +95,9 @@ impl Reduction {
         }
     }
 
-    /// The new value of memory that holds `value`.
-    pub(crate) fn apply(self, operand: Operand, signed: bool, value: u64, by: u64) -> u64 {
+    /// The new value of memory that holds `value`. Bits of `value` and `by` above the operand's do not count.
+    pub fn apply(self, operand: Operand, signed: bool, value: u64, by: u64) -> u64 {
+        let (value, by) = (value & operand.mask(), by & operand.mask());
         let result = match self {
             Self::Min if operand.less(signed, value, by) => value,
             Self::Max if operand.less(signed, by, value) => value,
@@ -123,6 +137,7 @@ mod tests {
         assert_eq!(Reduction::Max.apply(Operand::Word, true, minus_one, 5), 5);
         assert_eq!(Reduction::Max.apply(Operand::DoubleWord, true, minus_one, 5), minus_one);
         assert_eq!(Reduction::Max.apply(Operand::DoubleWord, true, u64::MAX, 5), 5);
+        assert_eq!(Reduction::Min.apply(Operand::Word, false, 0x1_0000_0001, 5), 1, "above its bits");
     }
 
     #[test]
