@@ -18,6 +18,7 @@ pub mod gsp;
 mod gsp_queues;
 mod host;
 mod input;
+pub mod kernel_channel;
 pub mod launches;
 mod log_sink;
 pub mod mmio;
@@ -38,6 +39,7 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("config", config::run),
     ("fifo", fifo::run),
     ("gsp", gsp::run),
+    ("kernel_channel", kernel_channel::run),
     ("launches", launches::run),
     ("mmio_blackwell", mmio::fsp::blackwell),
     ("mmio_falcons", mmio::falcons::run),
