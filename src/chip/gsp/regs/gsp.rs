@@ -6,6 +6,10 @@ crate::registers! {
     NV_PGSP_FALCON_IRQSCLR @ 0x110004, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
     /// Interrupts pending. SWGEN0: the message queue has something new.
     NV_PGSP_FALCON_IRQSTAT @ 0x110008, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// Interrupts that are let through to the core that is not RISC-V: none.
+    NV_PGSP_FALCON_IRQMASK @ 0x110018, reset 0, Constant, {};
+    /// Which of those go to the host.
+    NV_PGSP_FALCON_IRQDEST @ 0x11001c, reset 0, Constant, {};
     /// First mailbox. 0 after a successful boot, bit 31 after an unload, another value is an error.
     NV_PGSP_FALCON_MAILBOX0 @ 0x110040, reset 0, Handler, { 31:0 DATA = { UNLOADED: 0x8000_0000 } };
     /// Second mailbox.

@@ -8,4 +8,6 @@ crate::registers! {
     NV_PGSP_RISCV_CPUCTL @ 0x111388, reset 0, Handler, { 7:7 ACTIVE_STAT, 5:5 STOPPED, 4:4 HALTED, 0:0 STARTCPU };
     /// Interrupts that reach the CPU.
     NV_PGSP_RISCV_IRQMASK @ 0x111528, reset 0x40, Constant, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// Interrupts that go to the host.
+    NV_PGSP_RISCV_IRQDEST @ 0x11152c, reset 0x40, Constant, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
 }

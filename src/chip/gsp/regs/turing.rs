@@ -8,6 +8,8 @@ pub mod gsp_core {
         NV_PGSP_RISCV_CORE_SWITCH_RISCV_STATUS @ 0x111240, reset 0, Handler, { 0:0 ACTIVE_STAT };
         /// Interrupts that reach the CPU.
         NV_PGSP_RISCV_IRQMASK @ 0x1112b4, reset 0x40, Constant, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+        /// Interrupts that go to the host.
+        NV_PGSP_RISCV_IRQDEST @ 0x1112b8, reset 0x40, Constant, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
     }
 }
 
