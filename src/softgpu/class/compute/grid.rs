@@ -90,7 +90,11 @@ impl Work {
                 return Ok(Progress::Paused);
             }
             if let Some(qmd) = self.waiting.pop_front() {
-                self.running = Some(self.start(run, state, qmd)?);
+                let started = self.start(run, state, qmd)?;
+                // One that others count down runs when they have.
+                if started.0.dependence == 0 {
+                    self.running = Some(started);
+                }
             }
         }
     }
