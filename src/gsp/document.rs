@@ -86,6 +86,8 @@ const fn object(object: Type) -> &'static str {
         Type::ContextShare => "context share",
         Type::VirtualMemory => "virtual memory",
         Type::BinaryApi => "binary API",
+        Type::Diagnostics => "diagnostics",
+        Type::Inforom => "InfoROM",
         Type::I2c => "I2C",
         Type::Debugger => "debugger",
         Type::Software => "software methods",

@@ -29,6 +29,10 @@ pub enum Type {
     VirtualMemory,
     /// Access to controls of closed libraries.
     BinaryApi,
+    /// Diagnostics.
+    Diagnostics,
+    /// The board's InfoROM.
+    Inforom,
     /// I2C buses.
     I2c,
     /// A debugger of an engine's object.
@@ -46,6 +50,8 @@ impl Type {
             self,
             Self::VirtualMemory
                 | Self::BinaryApi
+                | Self::Diagnostics
+                | Self::Inforom
                 | Self::I2c
                 | Self::Debugger
                 | Self::Software

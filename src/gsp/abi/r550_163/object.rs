@@ -11,9 +11,11 @@ use gpuvmk_chip::{Engine, layout};
 
 pub const NV01_MEMORY_VIRTUAL: u32 = 0x0070;
 pub const NV2081_BINAPI: u32 = 0x2081;
+pub const NV20_SUBDEVICE_DIAG: u32 = 0x208f;
 pub const NV40_I2C: u32 = 0x402c;
 pub const GT200_DEBUGGER: u32 = 0x83de;
 pub const FERMI_CONTEXT_SHARE_A: u32 = 0x9067;
+pub const GF100_SUBDEVICE_INFOROM: u32 = 0x90e7;
 pub const KEPLER_CHANNEL_GROUP_A: u32 = 0xa06c;
 pub const GP100_UVM_SW: u32 = 0xc076;
 pub const VOLTA_CHANNEL_GPFIFO_A: u32 = 0xc36f;
@@ -80,6 +82,10 @@ classes! {
     /// Access to controls that only closed libraries send.
     class NV2081_BINAPI below &[Type::Subdevice], NV2081_ALLOC_PARAMETERS_SIZE, optional
         => ClassParameters::Plain(Type::BinaryApi);
+    /// Diagnostics. There are none: a library asks for the object, and then for what it does.
+    class NV20_SUBDEVICE_DIAG below &[Type::Subdevice], 0, optional => ClassParameters::Plain(Type::Diagnostics);
+    /// The board's InfoROM. There is none, in the same way.
+    class GF100_SUBDEVICE_INFOROM below &[Type::Subdevice], 0, optional => ClassParameters::Plain(Type::Inforom);
     /// I2C buses. There are none.
     class NV40_I2C below &[Type::Subdevice], 0, optional => ClassParameters::Plain(Type::I2c);
     /// A debugger of an engine's object. Nothing is debugged.

@@ -120,7 +120,7 @@ pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
         maxSPPerSM: info.multiprocessor.lanes,
         ..GspSMInfo::new_zeroed()
     };
-    raw.fb_length = info.vram >> 10;
+    raw.fb_length = info.vram;
     raw.fb_bus_width = info.memory.bus_width;
     raw.fb_ram_type = info.memory.ram_type;
     raw.fbio_mask = info.memory.partition_mask();

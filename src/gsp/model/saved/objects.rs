@@ -53,6 +53,8 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             | Type::ContextShare
             | Type::VirtualMemory
             | Type::BinaryApi
+            | Type::Diagnostics
+            | Type::Inforom
             | Type::I2c
             | Type::Debugger
             | Type::Software
@@ -87,6 +89,8 @@ const fn rank(of: Type) -> u8 {
         Type::Event
         | Type::VirtualMemory
         | Type::BinaryApi
+        | Type::Diagnostics
+        | Type::Inforom
         | Type::I2c
         | Type::Debugger
         | Type::Software

@@ -18,6 +18,8 @@ numbers! {
     NV402C_CTRL_CMD_I2C_GET_PORT_INFO = 0x402c_0101, 16;
 }
 
+const NV2080_CTRL_PERF_PSTATES_P0: u32 = 1;
+
 /// Controls that libraries send and no public header names, by their numbers.
 const UNNAMED_2080_8159: u32 = 0x2080_8159;
 const UNNAMED_2080_9038: u32 = 0x2080_9038;
@@ -47,8 +49,9 @@ controls! {
     /// Looks after interrupts that may have been missed: none can be.
     NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS on Subdevice, size::NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS
         => Answer::Acknowledged;
-    /// The state of clocks: none is known.
-    NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE on Subdevice, size::NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE => Answer::Zeroes;
+    /// The state of clocks: the fastest, which is the only one. Libraries show an error for none.
+    NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE on Subdevice, size::NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE
+        => Answer::Constant(&NV2080_CTRL_PERF_PSTATES_P0.to_le_bytes());
     /// The board's power supply: not known.
     NV2080_CTRL_CMD_PMGR_GET_MODULE_INFO on Subdevice, size::NV2080_CTRL_CMD_PMGR_GET_MODULE_INFO => Answer::Zeroes;
     /// Which I2C buses there are: none.

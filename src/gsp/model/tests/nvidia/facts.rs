@@ -51,7 +51,8 @@ fn static_info_tells_all_of_vram_and_names_the_firmwares_own_objects() {
     // Graphics, and three copy engines.
     assert_eq!((info.word(0x6b4), info.word(0x6b8)), (1 << 1 | 7 << 9, 0));
     assert_eq!(info.word(0x6bc), 0x900);
-    assert_eq!(info.long(0x6e8), 1 << 20);
+    // VRAM, in bytes.
+    assert_eq!(info.long(0x6e8), 1 << 30);
     assert!(info.rest[0x72c..].starts_with(b"Virtual GH100\0"));
     let gsp = &talk.driver.gsp;
     assert_eq!((info.long(0x838), info.long(0x840)), (gsp.bar1_root(), gsp.bar2_root()));

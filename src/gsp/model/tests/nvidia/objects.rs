@@ -306,3 +306,16 @@ fn drivers_own_clients_can_have_the_handle_that_nouveaus_firmware_has() {
     assert_eq!(free(&mut talk, [0xc1e0_0004, 0xc1e0_0004]), OK);
     assert_eq!(free(&mut talk, [0xc1f0_0004, 0xabcd_2080]), 0x1b);
 }
+
+#[test]
+fn objects_of_what_there_is_not_can_be_had_and_know_no_controls() {
+    let mut talk = cuda();
+    let subdevice = 0xa55a_0010;
+    assert_eq!(alloc(&mut talk, [CLIENT, DEVICE, subdevice], 0x2080, vec![0; 4]), OK);
+    for (handle, class, number) in [(0xa55a_0050, 0x208f, 0x208f_1105), (0xa55a_0040, 0x90e7, 0x90e7_0113)] {
+        assert_eq!(alloc(&mut talk, [CLIENT, DEVICE, handle], class, Vec::new()), INVALID_OBJECT_PARENT);
+        assert_eq!(alloc(&mut talk, [CLIENT, subdevice, handle], class, Vec::new()), OK, "{class:#x}");
+        assert_eq!(control(&mut talk, [CLIENT, handle], number, vec![0; 8]), NOT_SUPPORTED);
+        assert_eq!(free(&mut talk, [CLIENT, handle]), OK);
+    }
+}
