@@ -9,6 +9,16 @@ pub const VERSIONS: [&str; 2] = ["570.144", "535.113.01"];
 /// The only version that nova-core asks for.
 pub(super) const NOVA_CORE: &str = VERSIONS[0];
 
+/// The versions of NVIDIA's own driver that the virtual GSP speaks to. Each takes files of its very version.
+pub const DRIVERS: [&str; 1] = ["550.163.01"];
+
+/// The files of NVIDIA's own driver, and the sections with the signatures of the families that each is for
+/// (kernel-open/common/inc/nv-firmware.h).
+pub(super) const DRIVER_FILES: [(&str, &[&str]); 2] = [
+    ("gsp_tu10x.bin", &[".fwsignature_tu10x", ".fwsignature_tu11x", ".fwsignature_ga100"]),
+    ("gsp_ga10x.bin", &[".fwsignature_ga10x", ".fwsignature_ad10x", ".fwsignature_gh100"]),
+];
+
 /// A chip's files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chip {

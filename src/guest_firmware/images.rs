@@ -51,6 +51,18 @@ pub(super) fn gsp(signature: &'static str) -> Vec<u8> {
     elf::file(Class::Elf64, 0, false, &sections)
 }
 
+/// GSP-RM as NVIDIA's own driver of this version takes it: one file for several families of chips.
+pub(super) fn driver_gsp(version: &str, signatures: &[&'static str]) -> Vec<u8> {
+    let mut text = version.as_bytes().to_vec();
+    text.push(0);
+    let mut sections = vec![
+        Section { name: ".fwimage", contents: image(PAGE) },
+        Section { name: ".fwversion", contents: text },
+    ];
+    sections.extend(signatures.iter().map(|name| Section { name, contents: vec![0; PAGE] }));
+    elf::file(Class::Elf64, 0, false, &sections)
+}
+
 /// A block of a falcon's memory: code and data are loaded by whole ones.
 const BLOCK: usize = 256;
 /// Bytes of a signature that is patched into the booter's data, and where it goes there.

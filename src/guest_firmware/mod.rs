@@ -1,11 +1,12 @@
-//! Firmware files for guests: what stock drivers, nouveau and nova-core, ask `/lib/firmware` for before they
-//! start a GSP.
+//! Firmware files for guests: what stock drivers, nouveau, nova-core and NVIDIA's own, ask `/lib/firmware`
+//! for before they start a GSP.
 //!
 //! On hardware these files hold NVIDIA's GSP firmware. The driver copies them into memory, describes them to
 //! the chip, and never looks inside; a virtual GPU plays the firmware itself and reads none of them. So small
 //! stand-ins of the right shape serve as well as 63 MiB of the real thing, and hold nothing of NVIDIA's:
 //!
 //! * `gsp`: GSP-RM itself; an ELF64 file of which two sections are used;
+//! * `gsp_tu10x`, `gsp_ga10x`: the same for NVIDIA's own driver, which also reads the version in it;
 //! * `bootloader`: a header, a descriptor and an image;
 //! * `fmc`, from Hopper on: the image that FSP would verify and start; an ELF32 file whose header nouveau
 //!   compares byte for byte;
@@ -30,8 +31,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use chips::VERSIONS;
-use chips::{CHIPS, Chip, Start};
+use chips::{CHIPS, Chip, DRIVER_FILES, Start};
+pub use chips::{DRIVERS, VERSIONS};
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,16 @@ pub struct WriteError {
 
 /// The files that drivers request for all chips.
 pub fn all() -> Vec<FirmwareFile> {
-    CHIPS.iter().flat_map(files).collect()
+    CHIPS.iter().flat_map(files).chain(DRIVERS.iter().flat_map(|version| of_driver(version))).collect()
+}
+
+/// The files that NVIDIA's own driver of this version requests, for all chips.
+pub fn of_driver(version: &str) -> Vec<FirmwareFile> {
+    let file = |(name, signatures): &(&str, &[&'static str])| FirmwareFile {
+        path: format!("nvidia/{version}/{name}"),
+        contents: images::driver_gsp(version, signatures),
+    };
+    DRIVER_FILES.iter().map(file).collect()
 }
 
 /// The files that drivers request for the chip with that folder below `nvidia/`, as `ad104`. Nothing for a

@@ -218,3 +218,20 @@ fn folder_that_cannot_be_made_is_named() {
     let error = write(&of("gh100"), folder.path()).unwrap_err();
     assert!(error.to_string().contains("gsp-570.144.bin"), "{error}");
 }
+
+#[test]
+fn file_of_nvidias_driver_has_its_version_and_a_signature_for_each_family() {
+    for version in DRIVERS {
+        let file = named(&format!("nvidia/{version}/gsp_ga10x.bin"));
+        let (at, size) = section64(&file, ".fwversion");
+        // The driver compares text, and the size with the zero behind it.
+        assert_eq!((text_at(&file, at), size), (version, version.len() + 1));
+        assert!(section64(&file, ".fwimage").1 > 0);
+        for family in ["ga10x", "ad10x", "gh100"] {
+            let (at, size) = section64(&file, &format!(".fwsignature_{family}"));
+            assert!(size > 0 && at + size <= file.len(), "{family}");
+        }
+        // It walks the table from its end, by the number of headers.
+        assert_eq!((u16_at(&file, 0x3a), u64_at(&file, 0x28) % 8), (64, 0));
+    }
+}
