@@ -23,6 +23,7 @@ mod hang;
 mod host;
 mod load;
 mod mapping;
+mod nvidia;
 mod nvk;
 mod plug;
 mod probe;
@@ -49,7 +50,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 36] = [
+const PROGRAMS: [(&str, Program); 38] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -86,11 +87,13 @@ const PROGRAMS: [(&str, Program); 36] = [
     ("takeover", takeover::run),
     ("host", host::run),
     ("debian", debian::run),
+    ("smi", nvidia::smi),
+    ("cuda", nvidia::cuda),
 ];
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian")
+    matches!(program, "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian" | "smi" | "cuda")
 }
 
 /// A program's options, as `name=value` words.

@@ -1,0 +1,282 @@
+//! The checks, by name. Each has a context of its own, which ends with it; what asks least of the GPU comes
+//! first, and nothing runs after a failure.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::driver::{Context, DeviceMemory, Driver, Event, Module, PinnedMemory, Stream};
+use crate::options::Options;
+
+/// What a check found out, by name.
+pub type Figures = Map<String, Value>;
+
+type Check = fn(&Rc<Context>) -> Result<Figures>;
+
+const CHECKS: [(&str, Check); 7] = [
+    ("context", context),
+    ("copy", copy),
+    ("inside", inside),
+    ("fill", fill),
+    ("pinned", pinned),
+    ("events", events),
+    ("sums", sums),
+];
+
+/// A kernel in CUDA's intermediate code.
+const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
+
+/// What came of everything.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What the driver says of the device.
+    pub about: Figures,
+    /// Why no check ran.
+    pub trouble: Option<String>,
+    /// Each check that ran.
+    pub checks: Vec<(&'static str, Result<Figures>)>,
+    /// The checks behind one that failed.
+    pub skipped: Vec<&'static str>,
+}
+
+impl Outcome {
+    /// Whether all went well.
+    pub fn ok(&self) -> bool {
+        self.trouble.is_none() && self.checks.iter().all(|(_, result)| result.is_ok())
+    }
+}
+
+/// The checks of that name: one, or `all`.
+pub fn group(name: &str) -> Result<Vec<&'static str>> {
+    let names = CHECKS.map(|(name, _)| name);
+    if name == "all" {
+        return Ok(names.to_vec());
+    }
+    let found = names.into_iter().find(|known| *known == name);
+    Ok(vec![found.with_context(|| format!("There is no check '{name}'; there are {}", names.join(", ")))?])
+}
+
+/// Runs them.
+pub fn run(options: &Options) -> Outcome {
+    let mut outcome = Outcome::default();
+    let driver = match open(options, &mut outcome.about) {
+        Ok(driver) => driver,
+        Err(error) => {
+            outcome.trouble = Some(format!("{error:#}"));
+            outcome.skipped.clone_from(&options.checks);
+            return outcome;
+        }
+    };
+    for (index, name) in options.checks.iter().enumerate() {
+        let Some((name, check)) = CHECKS.iter().find(|(known, _)| known == name) else { continue };
+        let start = Instant::now();
+        let mut result = alone(&driver, options.gpu, *check);
+        if let Ok(figures) = &mut result {
+            figures.insert("ms".into(), (start.elapsed().as_secs_f64() * 1e3).round().into());
+        }
+        let failed = result.is_err();
+        outcome.checks.push((name, result));
+        if failed {
+            outcome.skipped = options.checks.iter().skip(index + 1).copied().collect();
+            break;
+        }
+    }
+    outcome
+}
+
+fn open(options: &Options, about: &mut Figures) -> Result<Rc<Driver>> {
+    let start = Instant::now();
+    let driver = Driver::load()?;
+    about.insert("init_ms".into(), (start.elapsed().as_secs_f64() * 1e3).round().into());
+    about.insert("cuda".into(), driver.version()?.into());
+    let devices = driver.devices()?;
+    about.insert("devices".into(), devices.into());
+    ensure!(i32::from(options.gpu) < devices, "there are {devices} devices");
+    let device = driver.about(options.gpu)?;
+    about.insert("device".into(), device.name.into());
+    about.insert("memory".into(), device.memory.into());
+    about.insert("capability".into(), format!("{}.{}", device.capability.0, device.capability.1).into());
+    about.insert("processors".into(), device.processors.into());
+    Ok(driver)
+}
+
+/// A check with a context of its own.
+fn alone(driver: &Rc<Driver>, gpu: u16, check: Check) -> Result<Figures> {
+    let context = Context::create(driver, gpu)?;
+    let figures = check(&context)?;
+    context.destroy()?;
+    Ok(figures)
+}
+
+fn context(context: &Rc<Context>) -> Result<Figures> {
+    context.synchronize()?;
+    let (free, total) = context.memory_info()?;
+    ensure!(free <= total && free > 0, "{free} of {total} bytes are free");
+    Ok(figures(&[("free", free), ("total", total)]))
+}
+
+/// There and back, of sizes that are not whole pages as well.
+fn copy(context: &Rc<Context>) -> Result<Figures> {
+    const SIZES: [usize; 6] = [4, 100, 4096, 65_537, 1 << 20, (4 << 20) + 12];
+    for size in SIZES {
+        let memory = DeviceMemory::allocate(context, size)?;
+        let sent = pattern(size, 1);
+        memory.write(&sent)?;
+        same(&memory.read()?, &sent).with_context(|| format!("{size} bytes"))?;
+        memory.free()?;
+    }
+    Ok(figures(&[("bytes", SIZES.iter().sum())]))
+}
+
+/// From device to device.
+fn inside(context: &Rc<Context>) -> Result<Figures> {
+    const SIZE: usize = 3 << 20;
+    let [one, two] = [(); 2].map(|()| DeviceMemory::allocate(context, SIZE));
+    let (one, two) = (one?, two?);
+    ensure!(one.address().abs_diff(two.address()) >= SIZE as u64, "two allocations overlap");
+    let sent = pattern(SIZE, 2);
+    one.write(&sent)?;
+    two.fill_words(0)?;
+    two.copy_from(&one)?;
+    same(&two.read()?, &sent)?;
+    same(&one.read()?, &sent).context("the source")?;
+    Ok(figures(&[("bytes", SIZE)]))
+}
+
+fn fill(context: &Rc<Context>) -> Result<Figures> {
+    const SIZE: usize = 1 << 20;
+    const BYTES: usize = 1001;
+    const WORD: u32 = 0x1234_5678;
+    let memory = DeviceMemory::allocate(context, SIZE)?;
+    memory.fill_words(WORD)?;
+    let mut expected: Vec<u8> = std::iter::repeat_n(WORD.to_le_bytes(), SIZE / 4).flatten().collect();
+    same(&memory.read()?, &expected).context("words")?;
+    memory.fill_bytes(0xa5, BYTES)?;
+    expected.iter_mut().take(BYTES).for_each(|byte| *byte = 0xa5);
+    same(&memory.read()?, &expected).context("bytes")?;
+    Ok(figures(&[("bytes", SIZE)]))
+}
+
+/// Pinned memory, copied by a stream.
+fn pinned(context: &Rc<Context>) -> Result<Figures> {
+    const SIZE: usize = 2 << 20;
+    let stream = Stream::create(context)?;
+    let memory = DeviceMemory::allocate(context, SIZE)?;
+    let [there, back] = [(); 2].map(|()| PinnedMemory::allocate(context, SIZE));
+    let (mut there, back) = (there?, back?);
+    let sent = pattern(SIZE, 3);
+    there.write(&sent)?;
+    memory.write_later(&there, &stream)?;
+    memory.read_later(&back, &stream)?;
+    stream.synchronize()?;
+    same(&back.read(), &sent)?;
+    Ok(figures(&[("bytes", SIZE)]))
+}
+
+/// Events of both kinds, and what they say of the time between them.
+fn events(context: &Rc<Context>) -> Result<Figures> {
+    const SIZE: usize = 1 << 20;
+    let stream = Stream::create(context)?;
+    let memory = DeviceMemory::allocate(context, SIZE)?;
+    let host = PinnedMemory::allocate(context, SIZE)?;
+    let mut times = Vec::new();
+    for blocking in [false, true] {
+        let [before, after] = [(); 2].map(|()| Event::create(context, blocking));
+        let (before, after) = (before?, after?);
+        before.record(&stream)?;
+        memory.write_later(&host, &stream)?;
+        after.record(&stream)?;
+        after.synchronize()?;
+        let time = after.since(&before)?;
+        ensure!(time.is_finite() && time >= 0.0, "{time} ms between two events");
+        times.push(json!(time));
+    }
+    stream.synchronize()?;
+    Ok(Figures::from_iter([("between_ms".to_owned(), Value::from(times))]))
+}
+
+/// A kernel of ours, compiled in the guest by libcuda's own compiler.
+fn sums(context: &Rc<Context>) -> Result<Figures> {
+    const COUNT: usize = 100_003;
+    let start = Instant::now();
+    let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
+    let compiled = start.elapsed();
+    let [one, two, result] = [(); 3].map(|()| DeviceMemory::allocate(context, COUNT * 4));
+    let (one, two, result) = (one?, two?, result?);
+    let inputs = [4, 5].map(|seed| pattern(COUNT * 4, seed));
+    one.write(&inputs[0])?;
+    two.write(&inputs[1])?;
+    result.fill_words(0)?;
+    let parameters = [one.address(), two.address(), result.address(), COUNT as u64];
+    module.kernel(c"vector_sum")?.launch(37, 256, &parameters)?;
+    context.synchronize()?;
+    let words = |bytes: &[u8]| -> Vec<u32> {
+        bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    };
+    let sums = words(&inputs[0]).into_iter().zip(words(&inputs[1])).map(|(one, two)| one.wrapping_add(two));
+    let expected: Vec<u8> = sums.flat_map(u32::to_le_bytes).collect();
+    same(&result.read()?, &expected)?;
+    let mut found = figures(&[("words", COUNT)]);
+    found.insert("compile_ms".into(), (compiled.as_secs_f64() * 1e3).round().into());
+    Ok(found)
+}
+
+fn figures(pairs: &[(&str, usize)]) -> Figures {
+    pairs.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// Bytes that no copy of another place, size or seed has.
+fn pattern(size: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) ^ 0x85eb_ca6b;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = (0..size.div_ceil(4)).flat_map(|_| word()).collect();
+    bytes.truncate(size);
+    bytes
+}
+
+/// An error that says how many bytes differ, and where the first does.
+fn same(found: &[u8], expected: &[u8]) -> Result<()> {
+    ensure!(found.len() == expected.len(), "{} bytes instead of {}", found.len(), expected.len());
+    let mut wrong = found.iter().zip(expected).enumerate().filter(|(_, (found, expected))| found != expected);
+    let Some((at, (first, wanted))) = wrong.next() else { return Ok(()) };
+    anyhow::bail!(
+        "{} of {} bytes are wrong, the first at {at:#x}: {first:#04x} instead of {wanted:#04x}",
+        wrong.count() + 1,
+        found.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_differ_are_counted_and_the_first_is_named() {
+        same(&[1, 2, 3], &[1, 2, 3]).unwrap();
+        let error = same(&[1, 9, 9], &[1, 2, 3]).unwrap_err().to_string();
+        assert!(error.starts_with("2 of 3 bytes") && error.contains("0x1: 0x09 instead of 0x02"), "{error}");
+        assert!(same(&[1], &[1, 2]).is_err());
+    }
+
+    #[test]
+    fn pattern_has_its_size_and_is_another_for_another_seed() {
+        assert_eq!(pattern(5, 1).len(), 5);
+        assert_eq!(pattern(8, 1)[..5], pattern(5, 1));
+        assert_ne!(pattern(8, 1), pattern(8, 2));
+    }
+
+    #[test]
+    fn check_is_known_by_its_name() {
+        assert_eq!(group("copy").unwrap(), ["copy"]);
+        assert_eq!(group("all").unwrap().len(), CHECKS.len());
+        assert!(group("other").unwrap_err().to_string().contains("context, copy"));
+    }
+}

@@ -1,0 +1,130 @@
+//! `smi` and `cuda`: NVIDIA's own driver, by its own programs and libraries.
+//!
+//! The kernel modules are loaded with all others of a bare guest; what lies below `/nvidia` is there only if
+//! the guest's initramfs was made with it (docs/nvidia.md).
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+use super::{Figures, Options};
+use crate::stats;
+
+const LOADER: &str = "/nvidia/lib/ld-linux-x86-64.so.2";
+const LIBRARIES: &str = "/nvidia/lib";
+const SMI: &str = "/nvidia/bin/nvidia-smi";
+const CUDA: &str = "/nvidia/bin/gpuvmk-cuda";
+
+/// The device nodes that the libraries open: their names, their drivers by the kernel's list, their minor
+/// numbers.
+const NODES: [(&str, &[&str], u32); 4] = [
+    ("/dev/nvidiactl", &["nvidia", "nvidia-frontend"], 255),
+    ("/dev/nvidia0", &["nvidia", "nvidia-frontend"], 0),
+    ("/dev/nvidia-uvm", &["nvidia-uvm"], 0),
+    ("/dev/nvidia-uvm-tools", &["nvidia-uvm"], 1),
+];
+
+/// What `nvidia-smi` says: the list of GPUs, and its usual page.
+pub fn smi(options: &Options) -> Result<Figures> {
+    let times: u32 = options.get("times", 1)?;
+    make_nodes()?;
+    let mut figures = Figures::new();
+    for _ in 0..times {
+        for (name, arguments) in [("list", &["-L"][..]), ("page", &[]), ("query", &["-q"])] {
+            let start = Instant::now();
+            let output =
+                program(SMI)?.args(arguments).output().with_context(|| format!("{SMI} cannot be started"))?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            for line in said.lines() {
+                println!("{name}: {line}");
+            }
+            ensure!(
+                output.status.success(),
+                "nvidia-smi {} ended with {}: {}{}",
+                arguments.join(" "),
+                output.status,
+                said.trim(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+            ensure!(name != "list" || said.starts_with("GPU 0: "), "nvidia-smi lists no GPU: {said}");
+            figures.insert(name.into(), lines(&said).into());
+            figures.insert(format!("{name}_ms"), stats::round(start.elapsed().as_secs_f64() * 1e3).into());
+        }
+    }
+    Ok(figures)
+}
+
+/// Becomes the CUDA program, which prints the result line.
+pub fn cuda(options: &Options) -> Result<Figures> {
+    let checks: String = options.get("checks", "all".to_owned())?;
+    make_nodes()?;
+    let error = program(CUDA)?
+        .arg("name=cuda")
+        .arg(format!("gpu={}", options.gpu()?))
+        .arg(format!("checks={checks}"))
+        .env("HOME", "/tmp")
+        .env("CUDA_CACHE_DISABLE", "1")
+        .exec();
+    Err(error).context("the CUDA program cannot be started")
+}
+
+/// Lines with something in them, without the space at their ends.
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+/// A program of the initramfs's, by the dynamic loader beside it.
+fn program(path: &str) -> Result<Command> {
+    for part in [LOADER, path] {
+        ensure!(Path::new(part).exists(), "{part} is not in this guest's initramfs");
+    }
+    let mut command = Command::new(LOADER);
+    command.args(["--library-path", LIBRARIES, path]);
+    Ok(command)
+}
+
+/// Makes the device nodes, which on a Debian are `nvidia-modprobe`'s.
+fn make_nodes() -> Result<()> {
+    let devices = fs::read_to_string("/proc/devices").context("cannot read /proc/devices")?;
+    for (path, drivers, minor) in NODES {
+        if Path::new(path).exists() {
+            continue;
+        }
+        let Some(major) = drivers.iter().find_map(|driver| major(&devices, driver)) else {
+            bail!("the kernel has no driver {}", drivers.join(" or "))
+        };
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(CWD, path, FileType::CharacterDevice, mode, makedev(major, minor))
+            .with_context(|| format!("cannot make {path}"))?;
+    }
+    Ok(())
+}
+
+/// A driver's major number in the kernel's list.
+fn major(devices: &str, driver: &str) -> Option<u32> {
+    let mut words = devices.lines().filter_map(|line| line.trim().split_once(' '));
+    words.find(|(_, name)| *name == driver)?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn major_number_is_that_of_the_very_driver() {
+        let list = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  8 sd\n";
+        assert_eq!(major(list, "nvidia"), Some(195));
+        assert_eq!(major(list, "nvidia-uvm"), Some(511));
+        assert_eq!(major(list, "nvidia-frontend"), None);
+    }
+
+    #[test]
+    fn lines_are_kept_without_those_that_are_empty() {
+        assert_eq!(lines("GPU 0: a  \n\n b\n"), ["GPU 0: a", " b"]);
+    }
+}
