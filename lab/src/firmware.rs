@@ -11,6 +11,7 @@ use crate::apt::{self, Apt};
 use crate::cache::{Cache, CacheLock};
 use crate::chip::{Chip, GuestChip};
 use crate::kernel::KernelSeries;
+use crate::nvidia;
 
 /// Debian's package of NVIDIA's firmware; it is not free software.
 const PACKAGE: &str = "firmware-nvidia-graphics";
@@ -37,6 +38,8 @@ pub enum Firmware {
     StandIn,
     /// NVIDIA's for this chip, from Debian's package.
     Debian(Chip),
+    /// gpuvmk's for NVIDIA's own driver, which then is the guest's driver ([`crate::nvidia`]).
+    NvidiaDriver,
 }
 
 /// One file.
@@ -56,9 +59,15 @@ impl Firmware {
 
     /// The files for guests with this kernel; `gpuvmk` is the program that makes the stand-ins.
     pub fn files(self, cache: &Cache, gpuvmk: &Path, kernel: KernelSeries) -> Result<Vec<FirmwareFile>> {
+        if self == Self::NvidiaDriver {
+            let mut files = stand_in(cache, gpuvmk)?;
+            files.retain(|file| file.path.starts_with(&format!("{VENDOR}/{}/", nvidia::VERSION)));
+            ensure!(!files.is_empty(), "gpuvmk makes no firmware for NVIDIA's driver {}", nvidia::VERSION);
+            return Ok(files);
+        }
         let Some(version) = kernel.gsp_firmware() else { return Ok(Vec::new()) };
         let files = match self {
-            Self::None => return Ok(Vec::new()),
+            Self::None | Self::NvidiaDriver => return Ok(Vec::new()),
             Self::StandIn => stand_in(cache, gpuvmk)?,
             Self::Debian(chip) => collect(&debian(cache, chip)?)?,
         };
@@ -78,6 +87,7 @@ impl Firmware {
             Self::None => "no-firmware".to_owned(),
             Self::StandIn => "stand-in-firmware".to_owned(),
             Self::Debian(chip) => format!("debian-firmware-{}", chip.firmware_folder()),
+            Self::NvidiaDriver => "nvidia-driver".to_owned(),
         }
     }
 }
@@ -158,6 +168,10 @@ fn collect(folder: &Path) -> Result<Vec<FirmwareFile>> {
                 files.push(FirmwareFile { path: format!("{VENDOR}/{chip}/{sub}/{name}"), contents });
             }
         }
+        // A version of NVIDIA's own driver has a folder like a chip, and files right in it.
+        for (name, contents) in binaries(&vendor.join(&chip))? {
+            files.push(FirmwareFile { path: format!("{VENDOR}/{chip}/{name}"), contents });
+        }
     }
     files.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(files)
@@ -169,7 +183,7 @@ fn binaries(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if name.ends_with(".bin") {
+        if name.ends_with(".bin") && path.is_file() {
             let contents = fs::read(&path).with_context(|| format!("Cannot read {}", path.display()))?;
             files.push((name.to_owned(), contents));
         }
@@ -194,11 +208,12 @@ mod tests {
         fs::write(hopper.join("README"), "words").unwrap();
         std::os::unix::fs::symlink("gsp-570.144.bin", hopper.join("fmc-570.144.bin")).unwrap();
         fs::write(turing.join("bl.bin"), "loader").unwrap();
+        fs::write(place("550.163.01").join("gsp_ga10x.bin"), "driver's").unwrap();
         let files = collect(folder.path()).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
         let gsp = ["nvidia/gh100/gsp/fmc-570.144.bin", "nvidia/gh100/gsp/gsp-570.144.bin"];
-        assert_eq!(names, [gsp[0], gsp[1], "nvidia/tu106/acr/bl.bin"]);
-        assert_eq!((files[0].contents.as_slice(), files[1].contents.as_slice()), (&b"new"[..], &b"new"[..]));
+        assert_eq!(names, ["nvidia/550.163.01/gsp_ga10x.bin", gsp[0], gsp[1], "nvidia/tu106/acr/bl.bin"]);
+        assert_eq!((files[1].contents.as_slice(), files[2].contents.as_slice()), (&b"new"[..], &b"new"[..]));
     }
 
     #[test]

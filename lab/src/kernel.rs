@@ -281,7 +281,7 @@ fn fetch_packages(apt: &Apt, series: KernelSeries, packages: &Packages, folder: 
 }
 
 /// The one folder below `lib/modules` (6.1) or `usr/lib/modules` (later kernels) that has a `kernel` folder.
-fn module_tree(root: &Path) -> Result<PathBuf> {
+pub(crate) fn module_tree(root: &Path) -> Result<PathBuf> {
     ["usr/lib/modules", "lib/modules"]
         .into_iter()
         .flat_map(|place| fs::read_dir(root.join(place)).into_iter().flatten().flatten())

@@ -7,9 +7,10 @@
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
-//! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`]
-//! (all of it on a machine without network) · [`process`], [`machine`], [`report`], [`verdict`] (one guest,
-//! run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
+//! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`], [`nvidia`] (what a guest boots) · [`archive`],
+//! [`pack`] (all of it on a machine without network) · [`process`], [`machine`], [`report`], [`verdict`] (one
+//! guest, run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) ·
+//! [`demo`].
 
 pub mod apt;
 pub mod archive;
@@ -22,6 +23,7 @@ pub mod daemons;
 pub mod debian_disk;
 mod debian_program;
 pub mod demo;
+mod dynamic_build;
 pub mod firmware;
 pub mod guest_build;
 pub mod initramfs;
@@ -29,6 +31,7 @@ pub mod interrupt;
 pub mod kernel;
 pub mod machine;
 pub mod modules;
+pub mod nvidia;
 pub mod nvk;
 pub mod own_kernel;
 pub mod pack;

@@ -15,7 +15,6 @@
 pub mod edit;
 pub mod lavapipe;
 pub mod mesa;
-mod program;
 pub mod rebuild;
 
 use std::fs::{self, File};
@@ -27,6 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
 use crate::cpio::Writer;
+use crate::dynamic_build;
 use crate::kernel::KernelSeries;
 use mesa::Mesa;
 
@@ -42,9 +42,14 @@ struct Part {
     executable: bool,
 }
 
+/// Our Vulkan program; [`mesa`] tries it.
+fn program(cache: &Cache) -> Result<PathBuf> {
+    dynamic_build::obtain(cache, "gpuvmk-nvk", "the Vulkan program")
+}
+
 /// The initramfs part with this Mesa, fetched and built first if need be.
 pub fn obtain(cache: &Cache, mesa: Mesa) -> Result<PathBuf> {
-    let program = program::obtain(cache)?;
+    let program = program(cache)?;
     let folder = mesa::obtain(cache, &program, mesa)?;
     let mut parts = vec![Part { name: "bin/gpuvmk-nvk".into(), contents: read(&program)?, executable: true }];
     for path in files(&folder.join(mesa::LIBRARIES))? {

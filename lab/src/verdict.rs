@@ -54,6 +54,8 @@ const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while th
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy", "badexec"];
 const HANG: &[&str] = &["hang"];
 const BAD_LAUNCH: &[&str] = &["badlaunch"];
+/// NVIDIA's own driver.
+const NVIDIA: &[&str] = &["smi", "cuda"];
 
 const EXPLAINED: &[Explanation] = &[
     Explanation {
@@ -65,6 +67,11 @@ const EXPLAINED: &[Explanation] = &[
         parts: &["WARNING: NVK is not a conformant Vulkan implementation"],
         provoked_by: &["nvk"],
         reason: "Mesa says so of chips that nobody has had certified",
+    },
+    Explanation {
+        parts: &["nvidia: module verification failed: signature and/or required key missing"],
+        provoked_by: NVIDIA,
+        reason: "the module is built here, and signed by nobody",
     },
     Explanation {
         parts: &["shpchp ", "_register failed with error -16"],

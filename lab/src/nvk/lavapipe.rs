@@ -25,7 +25,7 @@ pub struct Lavapipe {
 impl Lavapipe {
     /// Fetched and built first if need be.
     pub fn obtain(cache: &Cache) -> Result<Self> {
-        let program = program::obtain(cache)?;
+        let program = program(cache)?;
         let lock = cache.lock()?;
         let folder = cache.entry_or_build(&lock, ENTRY, "1", |folder| {
             let root = mesa::fetch(cache, folder, Mesa::Release)?;

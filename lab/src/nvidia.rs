@@ -1,0 +1,88 @@
+//! Guests with NVIDIA's own driver: Debian's packages of it, its open kernel modules built as a user would,
+//! and our CUDA program.
+//!
+//! The packages are in Debian's `contrib` and `non-free`: nothing of them is part of gpuvmk, and who does not
+//! want them sets `GPUVMK_NVIDIA=off`. What a guest has of them:
+//!
+//! - the kernel modules `nvidia` and `nvidia-uvm`, from the source of `nvidia-open-kernel-dkms`, against the
+//!   headers of a kernel for which it builds as it comes ([`module`]);
+//! - below `/nvidia`, `nvidia-smi`, the libraries of CUDA and NVML, and Debian 13's C library ([`packages`]);
+//! - below `/lib/firmware`, gpuvmk's stand-ins.
+//!
+//! The guest programs `smi` and `cuda` use them. See docs/nvidia.md.
+
+mod module;
+mod packages;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache::Cache;
+use crate::dynamic_build;
+use crate::firmware::FirmwareFile;
+use crate::initramfs::{self, ImageFile};
+use crate::kernel::{GuestKernel, KernelSeries};
+
+/// The driver's version: that of Debian 13.
+pub const VERSION: &str = "550.163.01";
+/// What turns the packages off.
+pub const VARIABLE: &str = "GPUVMK_NVIDIA";
+/// The series of the kernel that the modules are built for.
+pub const SERIES: KernelSeries = KernelSeries::V6_12;
+/// Where programs and libraries lie in the guest.
+const PLACE: &str = "nvidia";
+/// Our program, in the guest.
+const PROGRAM: &str = "gpuvmk-cuda";
+
+/// Whether the packages may be fetched and used.
+pub fn is_wanted() -> bool {
+    env::var_os(VARIABLE).is_none_or(|value| value != "off")
+}
+
+/// Whether they are there already.
+pub fn is_there(cache: &Cache) -> bool {
+    is_wanted() && packages::built(cache).is_some()
+}
+
+/// The kernel with the modules, and an initramfs with these guest programs, this firmware, and all that the
+/// driver has beside its modules.
+///
+/// # Errors
+/// The packages are not wanted, cannot be had, or do not build.
+pub fn obtain(cache: &Cache, init: &Path, firmware: &[FirmwareFile]) -> Result<(GuestKernel, PathBuf)> {
+    ensure!(is_wanted(), "NVIDIA's driver is not to be fetched: {VARIABLE} is 'off'");
+    let folder = packages::obtain(cache)?;
+    let damaged = || format!("{} is damaged: remove that folder and try again", folder.display());
+    let kernel = packages::kernel(&folder).with_context(damaged)?;
+    let mut files = Vec::new();
+    for (place, program) in [(packages::LIBRARIES, true), (packages::PROGRAMS, true)] {
+        for path in listed(&folder.join(place)).with_context(damaged)? {
+            files.push(image_file(&format!("{PLACE}/{place}"), &path, program)?);
+        }
+    }
+    let program = dynamic_build::obtain(cache, PROGRAM, "the CUDA program")?;
+    files.push(image_file(&format!("{PLACE}/{}", packages::PROGRAMS), &program, true)?);
+    files.extend(firmware.iter().map(|file| ImageFile {
+        path: Path::new("lib/firmware").join(&file.path),
+        contents: file.contents.clone(),
+        program: false,
+    }));
+    let image = initramfs::obtain_with(cache, &kernel, init, &files, "nvidia")?;
+    Ok((kernel, image))
+}
+
+fn image_file(place: &str, path: &Path, program: bool) -> Result<ImageFile> {
+    let name = path.file_name().with_context(|| format!("{} has no name", path.display()))?;
+    let contents = fs::read(path).with_context(|| format!("Cannot read {}", path.display()))?;
+    Ok(ImageFile { path: Path::new(place).join(name), contents, program })
+}
+
+fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("Cannot list {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
