@@ -1,6 +1,7 @@
 //! The guest tests, as data: which kernel, whose GPU, what runs, what happens meanwhile.
 
 mod chips;
+mod nvidia;
 mod programs;
 
 use gpuvmk_chip::Face;
@@ -131,6 +132,11 @@ impl Case {
         self.guests.iter().map(|guest| (guest.kernel, guest.firmware))
     }
 
+    /// Whether NVIDIA's driver must have been fetched for it.
+    pub fn needs_nvidia(&self) -> bool {
+        self.guests.iter().any(|guest| guest.firmware == Firmware::NvidiaDriver)
+    }
+
     /// Whether NVIDIA's firmware must have been fetched for it.
     pub fn needs_debian_firmware(&self) -> bool {
         self.guests.iter().any(|guest| matches!(guest.firmware, Firmware::Debian(_)))
@@ -191,6 +197,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(hopper());
     cases.extend(chips::cases());
     cases.extend(both());
+    cases.push(nvidia::case());
     for case in &mut cases {
         case.nightly |= NIGHTLY.contains(&case.name.as_str());
     }
@@ -416,7 +423,8 @@ mod tests {
     #[test]
     fn every_guest_has_a_kernel_that_drives_its_chips() {
         for case in all() {
-            for guest in &case.guests {
+            // NVIDIA's own driver has other kernels than nouveau.
+            for guest in case.guests.iter().filter(|guest| guest.firmware != Firmware::NvidiaDriver) {
                 for chip in &guest.gpus {
                     assert!(chip.check_kernel(guest.kernel).is_ok(), "{}", case.name);
                 }

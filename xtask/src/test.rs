@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::nvidia;
 use serde_json::json;
 
 use crate::attack;
@@ -124,9 +125,12 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         return kvm::run(part, arguments);
     }
     let debian = arguments.debian_firmware || Firmware::debian_is_there(&Cache::open()?);
+    // Asked for by its name, it is fetched and built; once it is there, it belongs to what is usual.
+    let nvidia = arguments.names("nvidia") && nvidia::is_wanted() || nvidia::is_there(&Cache::open()?);
     let cases: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| arguments.wants_case(case) && (debian || !case.needs_debian_firmware()))
+        .filter(|case| nvidia || !case.needs_nvidia())
         .collect();
     if arguments.list {
         for case in &cases {

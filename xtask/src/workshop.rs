@@ -14,7 +14,7 @@ use gpuvmk_lab::machine::{Accelerator, Beside, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use gpuvmk_lab::verdict::Expected;
-use gpuvmk_lab::{guest_build, initramfs, nvk};
+use gpuvmk_lab::{guest_build, initramfs, nvidia, nvk};
 
 use crate::cases::Guest;
 
@@ -57,10 +57,15 @@ impl Workshop {
         };
         let mut guests = BTreeMap::new();
         for &(series, firmware) in kinds {
-            let kernel = GuestKernel::obtain(&cache, series)?;
             let files = firmware.files(&cache, &gpuvmk, series)?;
-            let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
-            guests.insert((series, firmware), (kernel, image));
+            let guest = if firmware == Firmware::NvidiaDriver {
+                nvidia::obtain(&cache, &init, &files)?
+            } else {
+                let kernel = GuestKernel::obtain(&cache, series)?;
+                let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
+                (kernel, image)
+            };
+            guests.insert((series, firmware), guest);
         }
         Ok(Self { qemu, gpuvmk, guests, accelerator, logs: logs.to_owned() })
     }
@@ -72,7 +77,8 @@ impl Workshop {
 
     /// The kernel of a series, if guests of the cases have it.
     pub fn kernel(&self, series: KernelSeries) -> Option<&GuestKernel> {
-        self.guests.iter().find(|((of, _), _)| *of == series).map(|(_, (kernel, _))| kernel)
+        let mut guests = self.guests.iter().filter(|((_, firmware), _)| *firmware != Firmware::NvidiaDriver);
+        guests.find(|((of, _), _)| *of == series).map(|(_, (kernel, _))| kernel)
     }
 
     /// Which kernel each series is today.

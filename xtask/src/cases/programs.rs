@@ -119,3 +119,6 @@ pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
         (Face::Gsp, _) => EVERYTHING_GSP,
     }
 }
+
+/// What shows that NVIDIA's own driver works, each time from the start of the GSP on.
+pub const NVIDIA: &[&str] = &["smi:times=2", "cuda", "cuda"];
