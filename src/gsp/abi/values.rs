@@ -94,6 +94,8 @@ pub struct RcTriggered {
     pub address: u64,
     /// Fault type, for MMU faults.
     pub fault_type: u32,
+    /// It concerns all channels of the group that the channel is in.
+    pub of_group: bool,
 }
 
 /// The parameters of an object's allocation.
@@ -168,6 +170,8 @@ pub struct ChannelParameters {
     pub is_drivers_own: bool,
     /// How far its ring was read and written is to be zero when it is made.
     pub clears_userd: bool,
+    /// Where firmware says that an error has stopped it, if there.
+    pub notifier: Option<PhysicalAddress>,
 }
 
 /// Where an address space's page tables are (SET_PAGE_DIRECTORY).

@@ -158,6 +158,9 @@ fn gpfifo(
         return Err(Status::NoFreeFifos);
     }
     let token = rm.channels.create(back, &rm.config, checked, page_directory)?;
+    if let Some(notifier) = parameters.notifier {
+        rm.notifiers.set(token, notifier);
+    }
     if let Some(begun) = begun {
         rm.kernel_channels.begin(token, begun);
     }

@@ -29,13 +29,16 @@ pub(super) fn run_cpu_sequencer() -> Event {
 }
 
 /// A channel was stopped: nouveau kills it and releases who waits for it.
-pub(super) fn rc_triggered(abi: &Abi, token: Token, error: RobustChannelError) -> Event {
+///
+/// NVIDIA's own driver wakes up those who wait for the channel, or for one of its group.
+pub(super) fn rc_triggered(abi: &Abi, token: Token, error: RobustChannelError, of_group: bool) -> Event {
     let body = (abi.rc_triggered)(RcTriggered {
         engine_type: error.engine.nv2080_type(),
         chid: token.chid,
         except_type: error.code,
         address: error.address,
         fault_type: error.fault_type,
+        of_group,
     });
     Event { function: NV_VGPU_MSG_EVENT_RC_TRIGGERED, body }
 }

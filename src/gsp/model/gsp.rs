@@ -13,6 +13,7 @@ use super::message::{Assembled, Assembly, Request};
 use super::queue::{Queues, Record, Unsent};
 use super::refusals::Refusals;
 use super::rm::Rm;
+use super::robust_channel::RobustChannelError;
 use super::token::{DoorbellTarget, Token};
 use super::{boot, events, kernel_channels, rpc, saved};
 use crate::abi::status::Status;
@@ -222,8 +223,7 @@ impl Gsp {
             return Vec::new();
         };
         self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-        let event = events::rc_triggered(self.rm.abi, token, stop.cause.into());
-        self.post(back, &event).into_iter().collect()
+        self.tell_stopped(back, token, stop.cause.into()).into_iter().collect()
     }
 
     /// The channel of a doorbell token.
@@ -306,8 +306,7 @@ impl Gsp {
             self.rm.channels.stop(token);
             self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
             self.rm.note(Note::KernelChannel { doorbell: token.doorbell(), refusal });
-            let event = events::rc_triggered(self.rm.abi, token, kernel_channels::error(engine, refusal));
-            effects.extend(self.post(back, &event));
+            effects.extend(self.tell_stopped(back, token, kernel_channels::error(engine, refusal)));
         }
         effects
     }
@@ -361,10 +360,24 @@ impl Gsp {
     fn tell_lost(&mut self, back: &dyn GspBackend) {
         for (token, error) in std::mem::take(&mut self.rm.lost) {
             self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-            let event = events::rc_triggered(self.rm.abi, token, error);
-            let effect = self.post(back, &event);
+            let effect = self.tell_stopped(back, token, error);
             self.rm.effects.extend(effect);
         }
+    }
+
+    /// Tells the driver that a channel was stopped. Who waits for it, or for one of its group, finds the
+    /// error in memory before the event comes.
+    fn tell_stopped(
+        &mut self,
+        back: &dyn GspBackend,
+        token: Token,
+        error: RobustChannelError,
+    ) -> Option<Effect> {
+        let group = self.rm.objects.group_of(token);
+        let together = group.and_then(|group| self.rm.objects.channels_of(group).ok());
+        self.rm.notifiers.write(back, together.as_deref().unwrap_or(&[token]), error);
+        let event = events::rc_triggered(self.rm.abi, token, error, together.is_some());
+        self.post(back, &event)
     }
 
     /// Follows the effects that end GSP's running.

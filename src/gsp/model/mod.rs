@@ -14,6 +14,7 @@ mod events;
 mod gsp;
 mod kernel_channels;
 mod message;
+mod notifiers;
 mod objects;
 mod queue;
 mod refusals;

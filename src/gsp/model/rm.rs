@@ -10,6 +10,7 @@ use crate::model::counters::{Call, Counters, Note, Notes};
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
 use crate::model::kernel_channels::KernelChannels;
+use crate::model::notifiers::Notifiers;
 use crate::model::objects::{Id, Kind, Objects};
 use crate::model::refusals::Refusals;
 use crate::model::robust_channel::RobustChannelError;
@@ -34,6 +35,8 @@ pub(super) struct Rm {
     pub(super) channels: Channels,
     /// Those of them that are carried out here.
     pub(super) kernel_channels: KernelChannels,
+    /// Where drivers look for errors of their channels.
+    pub(super) notifiers: Notifiers,
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) notes: Notes,
@@ -60,6 +63,7 @@ impl Rm {
             objects: Objects::new(config.objects),
             channels: Channels::default(),
             kernel_channels: KernelChannels::default(),
+            notifiers: Notifiers::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
             notes: Notes::default(),
@@ -76,6 +80,7 @@ impl Rm {
     pub(super) fn clear(&mut self, back: &dyn GspBackend) {
         self.channels.clear(back);
         self.kernel_channels.clear();
+        self.notifiers.clear();
         self.objects.clear();
         self.bar2_entry = 0;
         self.saved_at = None;
@@ -177,6 +182,7 @@ impl Rm {
             if let Kind::Channel { token, .. } = kind {
                 self.channels.destroy(back, token);
                 self.kernel_channels.end(token);
+                self.notifiers.remove(token);
             }
         }
         Ok(())

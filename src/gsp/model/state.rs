@@ -18,6 +18,7 @@ use super::counters::Notes;
 use super::gsp::{Gsp, State};
 use super::kernel_channels::KernelChannels;
 use super::message::{Assembly, WaitingState};
+use super::notifiers::Notifiers;
 use super::objects::{DeviceSpaceState, Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::refusals::Refusals;
@@ -87,6 +88,8 @@ impl Gsp {
             channels,
             // What they were told is not kept: they do not go on.
             kernel_channels: _,
+            // Nor where drivers look for errors.
+            notifiers: _,
             counters,
             // For operators, who count from when they look first.
             refusals: _,
@@ -160,6 +163,7 @@ impl Gsp {
                 objects,
                 channels,
                 kernel_channels: KernelChannels::default(),
+                notifiers: Notifiers::default(),
                 counters: state.counters,
                 refusals: Refusals::default(),
                 notes: Notes::default(),

@@ -93,6 +93,7 @@ pub fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
         inherits: false,
         is_drivers_own: false,
         clears_userd: false,
+        notifier: None,
     })
 }
 

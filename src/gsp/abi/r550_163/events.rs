@@ -20,6 +20,9 @@ pub struct rpc_rc_triggered_v17_02 {
 }
 layout!(rpc_rc_triggered_v17_02, 0x1c, exceptType @ 0xc, scope @ 0x10, partitionAttributionId @ 0x14);
 
+/// `scope`: all channels of a group.
+const RC_NOTIFIER_SCOPE_TSG: u32 = 1;
+
 impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
     fn from(event: RcTriggered) -> Self {
         Self {
@@ -27,7 +30,7 @@ impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
             chid: event.chid.0.into(),
             exceptLevel: 0,
             exceptType: event.except_type,
-            scope: 0,
+            scope: if event.of_group { RC_NOTIFIER_SCOPE_TSG } else { 0 },
             partitionAttributionId: 0,
             pad: 0,
             rcJournalBufferSize: 0,

@@ -63,6 +63,7 @@ mod tests {
             except_type: 31,
             address: 0x12_3456_7000,
             fault_type: 2,
+            of_group: false,
         });
 
         let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().unwrap());

@@ -88,6 +88,14 @@ impl Objects {
         }
     }
 
+    /// The group of a channel, if it is in one.
+    pub(in super::super) fn group_of(&self, token: Token) -> Option<Id> {
+        let is_it = |kind: &Kind| matches!(kind, Kind::Channel { token: other, .. } if *other == token);
+        let (id, channel) = self.iter().find(|(_, object)| is_it(&object.kind))?;
+        let group = Id { handle: channel.parent(), ..id };
+        matches!(self.get(group).ok()?.kind, Kind::ChannelGroup { .. }).then_some(group)
+    }
+
     /// The channels of a group.
     pub(in super::super) fn channels_of(&self, group: Id) -> Result<Vec<Token>, Status> {
         let children = &self.get(group)?.children;

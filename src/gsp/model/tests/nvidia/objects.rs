@@ -319,3 +319,36 @@ fn objects_of_what_there_is_not_can_be_had_and_know_no_controls() {
         assert_eq!(free(&mut talk, [CLIENT, handle]), OK);
     }
 }
+
+#[test]
+fn error_is_in_the_notifiers_of_the_whole_group_when_the_driver_is_told() {
+    const NOTIFIER: u64 = 0x70_0000;
+    let mut talk = cuda();
+    for chid in [7, 8, 9] {
+        let mut asked = channel(chid, SHARE, 0, 1, 0);
+        let place = u32::try_from(NOTIFIER).unwrap() + 0x10 * chid;
+        // Of the last, system memory that the driver does not have.
+        let aperture = if chid == 9 { 1 } else { 2 };
+        for (at, word) in [(0xf8, place), (0x100, 16), (0x108, aperture)] {
+            asked[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        assert_eq!(alloc(&mut talk, [CLIENT, GROUP, CHANNEL + chid], 0xc86f, asked), OK);
+    }
+    talk.driver.events.clear();
+
+    let cause = StopCause::Host(HostError { pbdma: 0, status: 1, method: 0, data: 0 });
+    talk.driver.gsp.stopped(&talk.driver.back, ChannelStop { channel: GuestChannel(1), cause });
+    talk.driver.poll();
+
+    for chid in [7, 8] {
+        let word = |at: u64| talk.driver.back.vram_word(NOTIFIER + 0x10 * chid + at);
+        // The number of the error, the engine, and that it is one.
+        assert_eq!([8, 12].map(word), [32, 0xffff_0001], "{chid}");
+    }
+    let event = &talk.driver.events[0];
+    assert_eq!(
+        [4, 0xc, 0x10].map(|at| event.word(at)),
+        [8, 32, 1],
+        "channel, error, and that it is the group's"
+    );
+}
