@@ -88,6 +88,8 @@ pub struct PagePlacement {
     memory: Mapping,
     /// The client that was given the file is gone.
     client_gone: AtomicBool,
+    /// The log has it that a page is at two places.
+    told: AtomicBool,
     state: Mutex<State>,
     /// A bit for each page of VRAM that an engine could ever reach since the last reset.
     reached: Box<[AtomicU64]>,
@@ -115,7 +117,8 @@ impl PagePlacement {
         let words = usize::try_from(vram.div_ceil(PAGE_SIZE).div_ceil(64)).unwrap_or(0);
         let reached = std::iter::repeat_with(AtomicU64::default).take(words).collect();
         let (file, client_gone) = (RwLock::new(file), AtomicBool::new(false));
-        Ok(Self { file, memory, client_gone, state: Mutex::default(), reached })
+        let told = AtomicBool::new(false);
+        Ok(Self { file, memory, client_gone, told, state: Mutex::default(), reached })
     }
 
     /// BAR3's part of the file, for a front end.
@@ -150,6 +153,16 @@ impl PagePlacement {
     /// another file; none is given out before.
     pub fn client_gone(&self) {
         self.client_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// A page of VRAM is at two places of BAR3. Says so once: a guest that needs both does not work.
+    fn tell_of_second_place(&self) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            log::warn!(
+                "A page is at two places of BAR3, and the second shows other memory. \
+                 A driver that needs both, such as NVIDIA's own, must have bar3 = \"trapped\""
+            );
+        }
     }
 
     /// Puts another file of zeros in the place of the one at hand, of which nothing is shown.

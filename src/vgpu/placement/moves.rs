@@ -215,7 +215,10 @@ impl PagePlacement {
                 }
                 // In PRAMIN it is what BAR3 shows, and will be shown when BAR3 does not.
                 (Some(_), _) if PRAMIN.contains(&offset) => {}
-                (Some(_), _) => around.counters.bar3_pages_not_shown.one(),
+                (Some(_), _) => {
+                    around.counters.bar3_pages_not_shown.one();
+                    self.tell_of_second_place();
+                }
             }
         }
         runs(moving).into_iter().try_for_each(|run| self.move_in(run, around))
