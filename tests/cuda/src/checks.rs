@@ -16,7 +16,7 @@ pub type Figures = Map<String, Value>;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 9] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -24,7 +24,12 @@ const CHECKS: [(&str, Check); 7] = [
     ("pinned", pinned),
     ("events", events),
     ("sums", sums),
+    ("full", full),
+    (FAULT, fault),
 ];
+
+/// The check that ends its process's use of the GPU, and is no part of all.
+const FAULT: &str = "fault";
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
@@ -53,7 +58,7 @@ impl Outcome {
 pub fn group(name: &str) -> Result<Vec<&'static str>> {
     let names = CHECKS.map(|(name, _)| name);
     if name == "all" {
-        return Ok(names.to_vec());
+        return Ok(names.into_iter().filter(|name| *name != FAULT).collect());
     }
     let found = names.into_iter().find(|known| *known == name);
     Ok(vec![found.with_context(|| format!("There is no check '{name}'; there are {}", names.join(", ")))?])
@@ -107,7 +112,12 @@ fn open(options: &Options, about: &mut Figures) -> Result<Rc<Driver>> {
 fn alone(driver: &Rc<Driver>, gpu: u16, check: Check) -> Result<Figures> {
     let context = Context::create(driver, gpu)?;
     let figures = check(&context)?;
-    context.destroy()?;
+    if std::ptr::fn_addr_eq(check, fault as Check) {
+        // What is lost says so once more.
+        let _ = context.destroy();
+    } else {
+        context.destroy()?;
+    }
     Ok(figures)
 }
 
@@ -224,6 +234,37 @@ fn sums(context: &Rc<Context>) -> Result<Figures> {
     Ok(found)
 }
 
+/// More memory than there is, which is refused and harms nothing.
+fn full(context: &Rc<Context>) -> Result<Figures> {
+    const SIZE: usize = 1 << 40;
+    let refused = DeviceMemory::allocate(context, SIZE).err().context("2^40 bytes were allocated")?;
+    ensure!(refused.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{refused:#}");
+    let before = context.memory_info()?.0;
+    let kept = DeviceMemory::allocate(context, 4 << 20)?;
+    let sent = pattern(4096, 6);
+    kept.write(&sent)?;
+    same(kept.read()?.get(..4096).unwrap_or_default(), &sent)?;
+    kept.free()?;
+    let after = context.memory_info()?.0;
+    ensure!(before == after, "{before} bytes were free, and {after} are");
+    Ok(figures(&[("free", after)]))
+}
+
+/// A kernel that stores where no memory is: its context is lost and says why, and the next one works.
+fn fault(context: &Rc<Context>) -> Result<Figures> {
+    const NOWHERE: u64 = 0x10_0000_0000;
+    let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
+    let input = DeviceMemory::allocate(context, 4096)?;
+    module.kernel(c"vector_sum")?.launch(1, 32, &[input.address(), input.address(), NOWHERE, 32])?;
+    let start = Instant::now();
+    let said = context.synchronize().err().context("a store to nowhere was not noticed")?.to_string();
+    // The library asks hardware which of both it was.
+    let known = ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED"];
+    ensure!(known.iter().any(|error| said.contains(error)), "{said}");
+    let noticed = (start.elapsed().as_secs_f64() * 1e3).round();
+    Ok(Figures::from_iter([("noticed_ms".to_owned(), noticed.into()), ("error".to_owned(), said.into())]))
+}
+
 fn figures(pairs: &[(&str, usize)]) -> Figures {
     pairs.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect()
 }
@@ -276,7 +317,7 @@ mod tests {
     #[test]
     fn check_is_known_by_its_name() {
         assert_eq!(group("copy").unwrap(), ["copy"]);
-        assert_eq!(group("all").unwrap().len(), CHECKS.len());
+        assert_eq!(group("all").unwrap().len(), CHECKS.len() - 1);
         assert!(group("other").unwrap_err().to_string().contains("context, copy"));
     }
 }
