@@ -5,7 +5,7 @@ use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::reduction::{Operand, Reduction};
 
 /// Number of bytes that one access moves before it lets a TLB flush pass.
-pub(crate) const CHUNK: u64 = 64 << 10;
+pub(crate) const CHUNK: u64 = 32 << 10;
 
 /// The form of a report in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
