@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use gpuvmk_companion::DemoOptions;
-use gpuvmk_lab::chip::{Chip, GuestChip as _};
+use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::demo::{self, Options};
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::kernel::KernelSeries;
@@ -68,9 +68,8 @@ fn demo(args: Demo) -> Result<bool> {
         Some(program) => program,
         None => env::current_exe().context("Cannot tell where this program is")?.with_file_name("gpuvmk"),
     };
-    let DemoOptions { vms, chip, kernel, vulkan, json, keep } = args.options;
-    let kernel = kernel.unwrap_or(chip.usual_kernel());
-    let result = demo::run(&Options { gpuvmk, vms, chip, kernel, vulkan, keep })?;
+    let DemoOptions { vms, driver, chip, kernel, vulkan, json, keep } = args.options;
+    let result = demo::run(&Options { gpuvmk, vms, driver, chip, kernel, vulkan, keep })?;
     if json {
         match writeln!(std::io::stdout(), "{result}") {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}

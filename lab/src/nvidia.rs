@@ -32,6 +32,15 @@ pub const VERSION: &str = "550.163.01";
 pub const VARIABLE: &str = "GPUVMK_NVIDIA";
 /// The series of the kernel that the modules are built for.
 pub const SERIES: KernelSeries = KernelSeries::V6_12;
+/// A vGPU's memory: a CUDA context takes some 600 MiB of a GPU with as many multiprocessors as a GH100, for
+/// threads' own memory.
+pub const VRAM_MIB: u32 = 1024;
+/// A guest's own memory, of which its initramfs takes 100 MiB.
+pub const MEMORY_MIB: u32 = 1536;
+/// Its driver is no nouveau; the modules are loaded all the same.
+pub const KERNEL_WORDS: &[&str] = &["gpuvmk.bare=1"];
+/// It shows pages of instance memory twice (docs/nvidia.md).
+pub const BAR3: &str = "trapped";
 /// Where programs and libraries lie in the guest.
 const PLACE: &str = "nvidia";
 /// Our program, in the guest.

@@ -10,6 +10,8 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::ValueEnum as _;
+
 /// What an option's value may be.
 pub trait Value:
     FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Display + Send + Sync + 'static
@@ -21,15 +23,28 @@ impl<T> Value for T where
 {
 }
 
+/// Whose driver guests have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum GuestDriver {
+    /// Linux's.
+    Nouveau,
+    /// NVIDIA's own, from Debian's packages.
+    Nvidia,
+}
+
 /// Options of `gpuvmk demo`, which `gpuvmk-lab demo` carries out. `C` is a chip, `K` a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct DemoOptions<C: Value, K: Value> {
     /// How many guests share the GPU.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub vms: u32,
-    /// The chip that guests see, such as gf100, ad104 or gh100; `gpuvmk types` has all.
-    #[arg(long, value_name = "CHIP", default_value = "gf100")]
-    pub chip: C,
+    /// Whose driver guests have; NVIDIA's own is fetched from Debian's non-free packages.
+    #[arg(long, value_enum, default_value_t = GuestDriver::Nouveau)]
+    pub driver: GuestDriver,
+    /// The chip that guests see, such as gf100, ad104 or gh100; `gpuvmk types` has all [default: gf100; gh100
+    /// with NVIDIA's driver].
+    #[arg(long, value_name = "CHIP")]
+    pub chip: Option<C>,
     /// The guests' kernel: 6.1, 6.12, 7.2 or newest [default: the oldest that is usual with the chip].
     #[arg(long, value_name = "SERIES")]
     pub kernel: Option<K>,
@@ -47,8 +62,12 @@ pub struct DemoOptions<C: Value, K: Value> {
 impl<C: Value, K: Value> DemoOptions<C, K> {
     /// The words of a command line that give these options.
     pub fn words(&self) -> Vec<String> {
-        let Self { vms, chip, kernel, vulkan, json, keep } = self;
-        let mut words = vec!["--vms".to_owned(), vms.to_string(), format!("--chip={chip}")];
+        let Self { vms, driver, chip, kernel, vulkan, json, keep } = self;
+        let mut words = vec!["--vms".to_owned(), vms.to_string()];
+        if let Some(driver) = driver.to_possible_value() {
+            words.push(format!("--driver={}", driver.get_name()));
+        }
+        words.extend(chip.as_ref().map(|chip| format!("--chip={chip}")));
         words.extend(kernel.as_ref().map(|kernel| format!("--kernel={kernel}")));
         words.extend(flags([(*vulkan, "--vulkan"), (*json, "--json"), (*keep, "--keep")]));
         words
@@ -207,11 +226,13 @@ mod tests {
     #[test]
     fn options_of_the_demonstration_are_read_as_they_were_handed_on() {
         for (kernel, json, keep) in [(None, false, true), (Some("7.2".to_owned()), true, false)] {
-            let options = DemoOptions { vms: 3, chip: "gh100".to_owned(), kernel, vulkan: json, json, keep };
+            let driver = if json { GuestDriver::Nvidia } else { GuestDriver::Nouveau };
+            let chip = keep.then(|| "gh100".to_owned());
+            let options = DemoOptions { vms: 3, driver, chip, kernel, vulkan: json, json, keep };
             assert_eq!(read::<DemoOptions<String, String>>(&options.words()), options);
         }
         let usual: DemoOptions<String, String> = read(&[]);
-        assert_eq!((usual.vms, usual.chip.as_str()), (2, "gf100"));
+        assert_eq!((usual.vms, usual.driver, usual.chip), (2, GuestDriver::Nouveau, None));
     }
 
     #[test]

@@ -32,10 +32,12 @@ impl Show {
         eprintln!("{text}");
     }
 
-    /// Something that a guest said: nouveau's lines and the results of programs.
+    /// Something that a guest said: its driver's lines and the results of programs.
     pub fn said(&mut self, name: &str, said: &Said<'_>) {
         let text = match said {
-            Said::Console(line) if line.contains("nouveau") => (*line).to_owned(),
+            Said::Console(line) if ["nouveau", "NVRM", "nvidia"].iter().any(|word| line.contains(word)) => {
+                (*line).to_owned()
+            }
             Said::Console(_) => return,
             Said::Report(Report::Event { name: event, fields }) => {
                 match (event.as_str(), fields.get("kernel")) {
@@ -78,6 +80,9 @@ impl Show {
             let checks = format!("{passed} of {}", programs.len());
             eprintln!("{:5} {checks:9} {probe:>9} {latency:>10} {share:>9} {foreign:>8}", result.name);
         }
+        if let Some(result) = results.first() {
+            result.nvidia_page().iter().for_each(|line| eprintln!("{line}"));
+        }
         eprintln!();
         problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
         eprintln!("{}", if problems.is_empty() { "every check passed" } else { "FAILED" });
@@ -93,7 +98,10 @@ fn describe(result: &ProgramResult) -> String {
     let figures: Vec<String> = result
         .figures
         .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "line" | "engines" | "kernel"))
+        .filter(|(name, value)| {
+            !matches!(name.as_str(), "line" | "engines" | "kernel" | "skipped")
+                && !matches!(value, Value::Array(lines) if lines.len() > 1)
+        })
         .map(|(name, value)| match value {
             Value::String(text) => format!("{name} {text}"),
             other => format!("{name} {other}"),

@@ -1,0 +1,194 @@
+//! What guests of a demonstration are and run, by their driver and chip.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use gpuvmk_chip::Face;
+use gpuvmk_companion::GuestDriver;
+
+use super::{Options, SPARE_VRAM_MIB};
+use crate::cache::Cache;
+use crate::chip::{Chip, GuestChip as _};
+use crate::firmware::Firmware;
+use crate::kernel::{GuestKernel, KernelSeries};
+use crate::{guest_build, initramfs, nvidia, nvk};
+
+/// What Vulkan does: list, open, fill, copy and compute.
+pub(super) const VULKAN: &str = "nvk:checks=transfer,code,compute";
+/// The same where Mesa's shaders do not run.
+const VULKAN_WITHOUT_SHADERS: &str = "nvk:checks=transfer";
+/// What NVIDIA's driver does: `nvidia-smi`, and a CUDA program.
+const NVIDIA: [&str; 2] = ["smi", "cuda"];
+
+/// Memory of a guest, and with Mesa, a part of which lies in it.
+const MEMORY_MIB: [u32; 2] = [512, 768];
+/// A vGPU's memory.
+const VRAM_MIB: u32 = 128;
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) chip: Chip,
+    pub(super) programs: Vec<&'static str>,
+    pub(super) memory_mib: u32,
+    pub(super) vram_mib: u32,
+    pub(super) cpus: u32,
+    pub(super) kernel_words: &'static [&'static str],
+    /// How guests reach instance memory; empty: as it comes.
+    pub(super) bar3: &'static str,
+    driver: GuestDriver,
+    kernel: KernelSeries,
+    vulkan: bool,
+}
+
+impl Plan {
+    /// # Errors
+    /// The driver, chip, kernel and Vulkan do not go together.
+    pub(super) fn new(options: &Options) -> Result<Self> {
+        match options.driver {
+            GuestDriver::Nouveau => Self::nouveau(options),
+            GuestDriver::Nvidia => Self::nvidia(options),
+        }
+    }
+
+    fn nouveau(options: &Options) -> Result<Self> {
+        let chip = options.chip.unwrap_or(Chip::GF100);
+        let kernel = options.kernel.unwrap_or(chip.usual_kernel());
+        let vulkan = options.vulkan;
+        chip.check_kernel(kernel)?;
+        ensure!(
+            !vulkan || chip.face == Face::Gsp,
+            "Mesa has no Vulkan for a {chip}: choose a chip with a GSP, such as AD104"
+        );
+        Ok(Self {
+            chip,
+            programs: programs(chip, vulkan),
+            memory_mib: MEMORY_MIB[usize::from(vulkan)],
+            vram_mib: VRAM_MIB,
+            cpus: 1,
+            kernel_words: &[],
+            bar3: "",
+            driver: options.driver,
+            kernel,
+            vulkan,
+        })
+    }
+
+    fn nvidia(options: &Options) -> Result<Self> {
+        let chip = options.chip.unwrap_or(Chip::GH100);
+        let kernel = options.kernel.unwrap_or(nvidia::SERIES);
+        if chip != Chip::GH100 {
+            bail!("NVIDIA's driver {} was tried on a GH100 alone: not on a {chip}", nvidia::VERSION);
+        }
+        if kernel != nvidia::SERIES {
+            bail!(
+                "NVIDIA's driver {} is built for Linux {}, not for {kernel}: leave --kernel out",
+                nvidia::VERSION,
+                nvidia::SERIES
+            );
+        }
+        ensure!(!options.vulkan, "Mesa's Vulkan needs nouveau: leave --vulkan or --driver out");
+        Ok(Self {
+            chip,
+            programs: NVIDIA.to_vec(),
+            memory_mib: nvidia::MEMORY_MIB,
+            vram_mib: nvidia::VRAM_MIB,
+            cpus: 2,
+            kernel_words: nvidia::KERNEL_WORDS,
+            bar3: nvidia::BAR3,
+            driver: options.driver,
+            kernel,
+            vulkan: false,
+        })
+    }
+
+    /// The kernel and the initramfs; fetched and built where they are not there.
+    pub(super) fn obtain(&self, cache: &Cache, gpuvmk: &Path) -> Result<(GuestKernel, PathBuf)> {
+        eprintln!("gpuvmk: building the guest programs");
+        let init = guest_build::obtain(cache)?;
+        if self.driver == GuestDriver::Nvidia {
+            return nvidia::obtain(cache, &init, &Firmware::NvidiaDriver.files(cache, gpuvmk, self.kernel)?);
+        }
+        let kernel = GuestKernel::obtain(cache, self.kernel)?;
+        let firmware = Firmware::for_kernel(self.kernel);
+        let files = firmware.files(cache, gpuvmk, self.kernel)?;
+        let mut image = initramfs::obtain(cache, &kernel, &init, &files, &firmware.label())?;
+        if self.vulkan {
+            image = nvk::behind(cache, &image, self.kernel)?;
+        }
+        Ok((kernel, image))
+    }
+
+    /// Refuses to start what would only be killed for memory.
+    pub(super) fn enough_memory(&self, vms: u32) -> Result<()> {
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).and_then(|rest| {
+            let kib: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+            Some(kib >> 10)
+        });
+        let needed = u64::from(vms * (self.memory_mib + self.vram_mib) + SPARE_VRAM_MIB);
+        match available {
+            Some(available) if available < needed => bail!(
+                "{vms} VMs need {needed} MiB of memory, but only {available} MiB are free: try fewer --vms"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What each guest with nouveau runs.
+fn programs(chip: Chip, vulkan: bool) -> Vec<&'static str> {
+    let mut programs = match chip.face {
+        Face::Registers => vec!["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"],
+        Face::Gsp => {
+            vec!["probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "badaddr"]
+        }
+    };
+    if vulkan {
+        programs.push(if chip.computes_by_mesa() { VULKAN } else { VULKAN_WITHOUT_SHADERS });
+    }
+    programs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(driver: GuestDriver, chip: Option<Chip>) -> Options {
+        let gpuvmk = "/bin/false".into();
+        Options { gpuvmk, vms: 2, driver, chip, kernel: None, vulkan: false, keep: false }
+    }
+
+    fn refusal(options: Options) -> String {
+        Plan::new(&options).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn usual_chip_and_kernel_are_those_of_the_driver() {
+        let nouveau = Plan::new(&options(GuestDriver::Nouveau, None)).unwrap();
+        assert_eq!((nouveau.chip, nouveau.kernel), (Chip::GF100, Chip::GF100.usual_kernel()));
+        let nvidia = Plan::new(&options(GuestDriver::Nvidia, None)).unwrap();
+        assert_eq!((nvidia.chip, nvidia.kernel, nvidia.bar3), (Chip::GH100, nvidia::SERIES, "trapped"));
+    }
+
+    #[test]
+    fn kernel_without_a_driver_for_the_chip_is_refused_before_anything_is_fetched() {
+        let old =
+            Options { kernel: Some(KernelSeries::V6_12), ..options(GuestDriver::Nouveau, Some(Chip::GH100)) };
+        let message = refusal(old);
+        assert!(message.contains("6.12") && message.contains("--kernel 7.2"), "{message}");
+    }
+
+    #[test]
+    fn what_the_drivers_do_not_have_is_refused() {
+        let message = refusal(Options { vulkan: true, ..options(GuestDriver::Nouveau, None) });
+        assert!(message.contains("no Vulkan for a GF100"), "{message}");
+        let message = refusal(options(GuestDriver::Nvidia, Some(Chip::GF100)));
+        assert!(message.contains("GH100 alone: not on a GF100"), "{message}");
+        let newest = Options { kernel: Some(KernelSeries::V7_2), ..options(GuestDriver::Nvidia, None) };
+        assert!(refusal(newest).contains("for Linux 6.12, not for 7.2"));
+        let message = refusal(Options { vulkan: true, ..options(GuestDriver::Nvidia, None) });
+        assert!(message.contains("leave --vulkan or --driver out"), "{message}");
+    }
+}
