@@ -86,7 +86,8 @@ fn face(config: &VmConfig) -> Result<FaceConfig, VgpuError> {
     Ok(match FaceConfig::of(config.chip)? {
         FaceConfig::Gsp(card) => {
             let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
-            FaceConfig::Gsp(GspFaceConfig { objects: ObjectLimits { total, per_client }, ..card })
+            let objects = ObjectLimits { total, per_client };
+            FaceConfig::Gsp(GspFaceConfig { objects, uuid: config.uuid.into_bytes(), ..card })
         }
         card @ FaceConfig::Gf100(_) => card,
     })

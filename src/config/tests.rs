@@ -97,6 +97,21 @@ fn ways_to_the_guest_are_read_and_wrong_ones_named() {
 }
 
 #[test]
+fn uuid_is_made_of_the_name_unless_the_file_says() {
+    let [one, same, other] = ["vm1", "vm1", "vm2"].map(|name| {
+        let text = VM.replacen("name = \"vm1\"", &format!("name = \"{name}\""), 1);
+        vm(&text).expect("valid").uuid
+    });
+    assert!(one == same && one != other && !one.is_nil());
+    let given = "01234567-89ab-4cde-8f01-23456789abcd";
+    assert_eq!(vm(&format!("uuid = \"{given}\"\n{VM}")).expect("valid").uuid.to_string(), given);
+    for wrong in ["\"vm1\"", "\"00000000-0000-0000-0000-000000000000\"", "5"] {
+        let found = mistakes(vm(&format!("uuid = {wrong}\n{VM}")));
+        assert!(found[0].key == "uuid" && found[0].allowed.contains("a UUID such as"), "{}", found[0]);
+    }
+}
+
+#[test]
 fn every_mistake_is_reported_at_once_in_order() {
     let text = "name = \"../x\"\ngpu = 5\nvram = \"100M\"\nchannels = 1000\nweight = 0\n[socket]\npath = \"a\"\nmode = \"9\"\n";
     let found = mistakes(vm(text));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::de::DeValue;
+use uuid::Uuid;
 
 use super::reader::TableReader;
 use crate::host::size::{parse_size, show_size};
@@ -78,6 +79,16 @@ pub(super) fn name(value: &DeValue<'_>) -> Result<String, String> {
 
 pub(super) const NAME_ALLOWED: &str =
     "1 to 64 letters, digits, `.`, `_` and `-`, the first a letter or digit";
+
+/// A UUID, which is not that of nothing.
+pub(super) fn uuid(value: &DeValue<'_>) -> Result<Uuid, String> {
+    let text = string(value)?;
+    let uuid = Uuid::try_parse(&text).ok().filter(|uuid| !uuid.is_nil());
+    uuid.ok_or_else(|| format!("\"{text}\" is not a UUID"))
+}
+
+pub(super) const UUID_ALLOWED: &str =
+    "a UUID such as \"01234567-89ab-4cde-8f01-23456789abcd\", not all zeros";
 
 /// One of a few words.
 pub(super) fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, String> {

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::chip::{self, VRAM_GRANULE};
 use super::limits::VmLimits;
 use super::reader::TableReader;
-use super::value::{self, NAME_ALLOWED};
+use super::value::{self, NAME_ALLOWED, UUID_ALLOWED};
 use crate::aggregator::DEFAULT_CHANNELS;
 use crate::chip::register_sets::RegisterSet;
 use crate::chip::{Chip, Face};
@@ -22,6 +24,8 @@ use crate::vgpu::Bar3;
 pub struct VmConfig {
     /// Name of the VM.
     pub name: String,
+    /// What drivers call the GPU's UUID.
+    pub uuid: Uuid,
     /// Socket of the aggregator that owns the GPU.
     pub gpu: PathBuf,
     /// Chip that the guest sees.
@@ -58,9 +62,18 @@ fn usual_bar3(chip: Option<Chip>) -> Bar3 {
     }
 }
 
+/// Names of VMs are what UUIDs are made of (RFC 9562, version 5), in a space of our own: a random number.
+const NAMES_OF_VMS: Uuid = Uuid::from_u128(0x6f2c_9d1e_38a7_4b05_9c41_e0d7_52b8_a3f6);
+
+/// The GPU's UUID, unless the VM's file says.
+fn usual_uuid(name: &str) -> Uuid {
+    Uuid::new_v5(&NAMES_OF_VMS, name.as_bytes())
+}
+
 impl VmConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
+        let uuid = reader.optional("uuid", UUID_ALLOWED, value::uuid);
         let gpu = value::socket_path(reader, "gpu");
         let chip = chip::read(reader, Chip::GF100);
         // Where the chip is wrong, the rest is checked against what any chip allows.
@@ -93,6 +106,7 @@ impl VmConfig {
         }
         let (file, recorder) = trace.unwrap_or_default();
         Some(Self {
+            uuid: uuid.unwrap_or_else(|| usual_uuid(name.as_deref().unwrap_or_default())),
             name: name?,
             gpu: gpu?,
             chip: chip?,

@@ -37,8 +37,9 @@ pub struct WholeCardConfig {
 pub(super) const CARD: &str = "card";
 
 /// Keys that only a part of a GPU has.
-const OF_PARTS: [&str; 11] =
-    ["gpu", "chip", "vram", "channels", "bar3", "weight", "cap", "fixed", "period", "budget", "limits"];
+const OF_PARTS: [&str; 12] = [
+    "gpu", "uuid", "chip", "vram", "channels", "bar3", "weight", "cap", "fixed", "period", "budget", "limits",
+];
 
 impl WholeCardConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {

@@ -20,6 +20,8 @@ pub struct GspConfig {
     pub objects: ObjectLimits,
     /// What it is on the bus.
     pub pci: PciIdentity,
+    /// Its UUID, which tells it from every other GPU.
+    pub uuid: [u8; 16],
 }
 
 impl GspConfig {

@@ -10,7 +10,7 @@
 //!   the offset in 32 bits, makes that 0. It is neither compressible nor for display, so nothing is allocated
 //!   from it.
 
-use crate::abi::values::{Host, MemoryRegion, StaticInfo};
+use crate::abi::values::{MemoryRegion, StaticInfo};
 use crate::model::config::GspConfig;
 use crate::model::rm::{INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Rm};
 use crate::model::saved;
@@ -40,18 +40,9 @@ pub(super) fn usable(vram: u64) -> u64 {
     vram.saturating_sub(RESERVED_TOP).saturating_sub(USABLE_START)
 }
 
-/// What tells the GPU from others of its machine: what it is, and where it was found.
-fn identity(config: &GspConfig, host: Host) -> [u8; 16] {
-    let [device, vendor] = [config.pci.device, config.pci.vendor].map(u16::to_be_bytes);
-    let mut all = [0; 16];
-    let parts = vendor.into_iter().chain(device).chain(*b"gpuv").chain(host.place.to_be_bytes());
-    all.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
-    all
-}
-
 /// What is asked for, for the driver of a resource manager.
 pub(super) fn of(rm: &Rm) -> Vec<u8> {
-    let about = About { client: rm.abi.internal_client, driver_heap: rm.non_wpr_heap, host: rm.host };
+    let about = About { client: rm.abi.internal_client, driver_heap: rm.non_wpr_heap };
     with_info(&rm.config, about, rm.abi.static_info)
 }
 
@@ -62,8 +53,6 @@ struct About {
     client: u32,
     /// Where the driver has put the heap outside of the protected region, 0 where GSP does that.
     driver_heap: u64,
-    /// What the driver said of the host.
-    host: Host,
 }
 
 /// Calls `with` with all of it.
@@ -82,7 +71,7 @@ fn with_info<T>(config: &GspConfig, about: About, with: impl FnOnce(&StaticInfo<
         internal: [about.client, INTERNAL_DEVICE, INTERNAL_SUBDEVICE],
         non_wpr_heap: heap,
         frts: heap.saturating_add(saved),
-        identity: identity(config, about.host),
+        identity: config.uuid,
         engines: config.engines,
         subsystem: [config.pci.subsystem_vendor, config.pci.subsystem],
         multiprocessor: config.hal.multiprocessor,
@@ -115,6 +104,7 @@ mod tests {
                 channels: 1,
                 objects: ObjectLimits::default(),
                 pci: PciIdentity::default(),
+                uuid: [0; 16],
             };
 
             let sizes = with_info(&config, About::default(), suspend_sizes);
@@ -134,6 +124,7 @@ mod tests {
                 channels: 1,
                 objects: ObjectLimits::default(),
                 pci: PciIdentity::default(),
+                uuid: [0; 16],
             };
 
             let last =
@@ -153,6 +144,7 @@ mod tests {
             channels: 1,
             objects: ObjectLimits::default(),
             pci: PciIdentity::default(),
+            uuid: [0; 16],
         };
 
         with_info(&config, About::default(), |info| {

@@ -34,6 +34,8 @@ pub struct GspFaceConfig {
     pub clock: Arc<dyn Clock>,
     /// How many objects the driver may have.
     pub objects: ObjectLimits,
+    /// What drivers call the GPU's UUID. No two GPUs have the same.
+    pub uuid: [u8; 16],
 }
 
 impl GspFaceConfig {
@@ -48,6 +50,7 @@ impl GspFaceConfig {
             subsystem,
             clock: Arc::new(MonotonicClock::default()),
             objects: ObjectLimits::default(),
+            uuid: [0; 16],
         }
     }
 }

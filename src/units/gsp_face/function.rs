@@ -98,6 +98,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
             channels: backend.channels(),
             objects: config.objects,
             pci: config.identity(),
+            uuid: config.uuid,
         }
     }
 }

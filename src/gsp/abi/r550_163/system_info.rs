@@ -11,19 +11,15 @@ pub struct GspSystemInfo {
     pub gpuPhysAddr: u64,
     pub gpuPhysFbAddr: u64,
     pub gpuPhysInstAddr: u64,
-    pub nvDomainBusDeviceFunc: u64,
-    /// `simAccessBufPhysAddr` to the end: a virtual GPU needs nothing of it.
-    pub rest: [u8; 0x350],
+    /// `nvDomainBusDeviceFunc` to the end: a virtual GPU needs nothing of it.
+    pub rest: [u8; 0x358],
 }
-layout!(GspSystemInfo, 0x370, gpuPhysInstAddr @ 0x10, nvDomainBusDeviceFunc @ 0x18);
+layout!(GspSystemInfo, 0x370, gpuPhysInstAddr @ 0x10);
 
 /// Where the GPU is; nothing where `raw` is too short.
 pub fn decode(raw: &[u8]) -> Host {
     GspSystemInfo::read_from_prefix(raw).map_or_else(
         |_| Host::default(),
-        |(info, _)| Host {
-            bars: [info.gpuPhysAddr, info.gpuPhysFbAddr, info.gpuPhysInstAddr],
-            place: info.nvDomainBusDeviceFunc,
-        },
+        |(info, _)| Host { bars: [info.gpuPhysAddr, info.gpuPhysFbAddr, info.gpuPhysInstAddr] },
     )
 }

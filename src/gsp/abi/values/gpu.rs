@@ -6,8 +6,6 @@
 pub struct Host {
     /// Bus addresses of the three BARs.
     pub bars: [u64; 3],
-    /// Domain, bus, device and function.
-    pub place: u64,
 }
 
 /// What the GPU is on the bus.

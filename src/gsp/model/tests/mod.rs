@@ -40,5 +40,6 @@ fn config() -> GspConfig {
             revision: 0xa1,
             bars: [16 << 20, 256 << 20, 32 << 20],
         },
+        uuid: *b"a UUID of a card",
     }
 }

@@ -33,9 +33,8 @@ fn static_info_tells_all_of_vram_and_names_the_firmwares_own_objects() {
     let (talk, info) = booted();
 
     assert_eq!(info.rest.len(), 0x888);
-    // An identity of 16 bytes, which is not that of no GPU.
     assert_eq!(info.word(0x18 + 8), 16);
-    assert_eq!(info.rest[0x24..0x34], *b"\x10\xde\x23\x30gpuv\0\0\0\0\0\0\x01\0");
+    assert_eq!(info.rest[0x24..0x34], *b"a UUID of a card");
     assert_eq!(info.word(0x124), 0xff);
     let tpcs: Vec<_> = (0..9).map(|gpc| (info.word(0x128 + 8 * gpc), info.word(0x12c + 8 * gpc))).collect();
     assert_eq!(tpcs[..8], (0..8).map(|gpc| (gpc, 0x1ff)).collect::<Vec<_>>());
