@@ -8,8 +8,8 @@ use crate::mmu::channel_memory::CHUNK;
 use gpuvmk_chip::channel_event::MmuFault;
 
 /// Number of bytes that are copied between two looks at the clock. Each contiguous run counts as [`RUN_COST`]
-/// bytes more. Memory that is touched for the first time takes some 2 us a page, more where little is left: so
-/// many take less than 20 us even so, for which others wait who want the engine.
+/// bytes more. Memory that is touched for the first time takes some 2 us a page, more where little is left:
+/// so many take less than 20 us even so, for which others wait who want the engine.
 pub(super) const QUANTUM: u64 = 32 << 10;
 
 /// Cost of finding a contiguous run, in bytes of copying.
