@@ -197,7 +197,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(hopper());
     cases.extend(chips::cases());
     cases.extend(both());
-    cases.push(nvidia::case());
+    cases.extend(nvidia::cases());
     for case in &mut cases {
         case.nightly |= NIGHTLY.contains(&case.name.as_str());
     }

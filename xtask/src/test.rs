@@ -126,7 +126,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     }
     let debian = arguments.debian_firmware || Firmware::debian_is_there(&Cache::open()?);
     // Asked for by its name, it is fetched and built; once it is there, it belongs to what is usual.
-    let nvidia = arguments.names("nvidia") && nvidia::is_wanted() || nvidia::is_there(&Cache::open()?);
+    let named = arguments.names("nvidia") || arguments.only.iter().any(|part| part.contains("nvidia"));
+    let nvidia = named && nvidia::is_wanted() || nvidia::is_there(&Cache::open()?);
     let cases: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| arguments.wants_case(case) && (debian || !case.needs_debian_firmware()))

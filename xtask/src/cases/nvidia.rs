@@ -1,23 +1,34 @@
-//! A guest with NVIDIA's own driver.
+//! Guests with NVIDIA's own driver.
 
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::nvidia;
 use gpuvmk_lab::rig::Topology;
 
-use super::programs::NVIDIA;
+use super::programs::{NVIDIA, everything};
 use super::{Case, Guest};
 
-/// The case.
-pub fn case() -> Case {
-    let guest = Guest {
+/// The cases: such a guest alone, and two at once on a GPU that a guest with nouveau on another chip uses,
+/// too.
+pub fn cases() -> [Case; 2] {
+    let (chip, kernel) = (Chip::AD104, KernelSeries::V7_2);
+    let nouveau = Guest { cpus: 2, ..Guest::new("vm3", chip, kernel, everything(chip, kernel)) };
+    let beside = vec![guest("vm1"), guest("vm2"), nouveau];
+    [
+        super::case("nvidia".into(), Topology::Mediated, vec![guest("vm1")]),
+        super::case("nvidia-beside".into(), Topology::Mediated, beside),
+    ]
+}
+
+fn guest(name: &'static str) -> Guest {
+    Guest {
         firmware: Firmware::NvidiaDriver,
         memory_mib: Some(nvidia::MEMORY_MIB),
         vram_mib: nvidia::VRAM_MIB,
         cpus: 2,
         kernel_words: nvidia::KERNEL_WORDS,
         bar3: nvidia::BAR3,
-        ..Guest::new("vm1", Chip::GH100, nvidia::SERIES, NVIDIA)
-    };
-    super::case("nvidia".into(), Topology::Mediated, vec![guest])
+        ..Guest::new(name, Chip::GH100, nvidia::SERIES, NVIDIA)
+    }
 }
