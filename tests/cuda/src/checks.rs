@@ -1,6 +1,8 @@
 //! The checks, by name. Each has a context of its own, which ends with it; what asks least of the GPU comes
 //! first, and nothing runs after a failure.
 
+mod kernels;
+
 use std::ffi::CStr;
 use std::rc::Rc;
 use std::time::Instant;
@@ -8,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
-use crate::driver::{Context, DeviceMemory, Driver, Event, Module, PinnedMemory, Stream};
+use crate::driver::{Context, DeviceMemory, Driver, Event, Module, PinnedMemory, Shape, Stream};
 use crate::options::Options;
 
 /// What a check found out, by name.
@@ -16,7 +18,7 @@ pub type Figures = Map<String, Value>;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 14] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -24,6 +26,11 @@ const CHECKS: [(&str, Check); 9] = [
     ("pinned", pinned),
     ("events", events),
     ("sums", sums),
+    ("graph", kernels::graph),
+    ("product", kernels::product),
+    ("reduction", kernels::reduction),
+    ("atomics", kernels::atomics),
+    ("local", kernels::local),
     ("full", full),
     (FAULT, fault),
 ];
@@ -221,14 +228,9 @@ fn sums(context: &Rc<Context>) -> Result<Figures> {
     two.write(&inputs[1])?;
     result.fill_words(0)?;
     let parameters = [one.address(), two.address(), result.address(), COUNT as u64];
-    module.kernel(c"vector_sum")?.launch(37, 256, &parameters)?;
+    module.kernel(c"vector_sum")?.launch(Shape::row(37, 256), &parameters)?;
     context.synchronize()?;
-    let words = |bytes: &[u8]| -> Vec<u32> {
-        bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
-    };
-    let sums = words(&inputs[0]).into_iter().zip(words(&inputs[1])).map(|(one, two)| one.wrapping_add(two));
-    let expected: Vec<u8> = sums.flat_map(u32::to_le_bytes).collect();
-    same(&result.read()?, &expected)?;
+    same(&result.read()?, &sum(&inputs))?;
     let mut found = figures(&[("words", COUNT)]);
     found.insert("compile_ms".into(), (compiled.as_secs_f64() * 1e3).round().into());
     Ok(found)
@@ -255,7 +257,9 @@ fn fault(context: &Rc<Context>) -> Result<Figures> {
     const NOWHERE: u64 = 0x10_0000_0000;
     let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
     let input = DeviceMemory::allocate(context, 4096)?;
-    module.kernel(c"vector_sum")?.launch(1, 32, &[input.address(), input.address(), NOWHERE, 32])?;
+    module
+        .kernel(c"vector_sum")?
+        .launch(Shape::row(1, 32), &[input.address(), input.address(), NOWHERE, 32])?;
     let start = Instant::now();
     let said = context.synchronize().err().context("a store to nowhere was not noticed")?.to_string();
     // The library asks hardware which of both it was.
@@ -263,6 +267,20 @@ fn fault(context: &Rc<Context>) -> Result<Figures> {
     ensure!(known.iter().any(|error| said.contains(error)), "{said}");
     let noticed = (start.elapsed().as_secs_f64() * 1e3).round();
     Ok(Figures::from_iter([("noticed_ms".to_owned(), noticed.into()), ("error".to_owned(), said.into())]))
+}
+
+/// The words of two lists, added up.
+fn sum(lists: &[Vec<u8>; 2]) -> Vec<u8> {
+    let sums = words(&lists[0]).into_iter().zip(words(&lists[1])).map(|(one, two)| one.wrapping_add(two));
+    bytes(sums)
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
 fn figures(pairs: &[(&str, usize)]) -> Figures {

@@ -1,6 +1,7 @@
 //! CUDA's driver interface, loaded from libcuda at run time.
 #![allow(unsafe_code, reason = "libcuda's functions are unsafe to call")]
 
+mod graph;
 mod memory;
 mod module;
 mod stream;
@@ -11,8 +12,9 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, bail};
 use libloading::Library;
 
+pub use graph::Graph;
 pub use memory::{DeviceMemory, PinnedMemory};
-pub use module::Module;
+pub use module::{Module, Shape};
 pub use stream::{Event, Stream};
 
 /// What every function returns; 0 is success.
@@ -72,6 +74,13 @@ functions! {
     "cuLaunchKernel" launch_kernel(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
     );
+    "cuStreamBeginCapture_v2" stream_begin_capture(Handle, c_uint);
+    "cuStreamEndCapture" stream_end_capture(Handle, *mut Handle);
+    "cuGraphGetNodes" graph_get_nodes(Handle, *mut Handle, *mut usize);
+    "cuGraphInstantiateWithFlags" graph_instantiate(*mut Handle, Handle, u64);
+    "cuGraphLaunch" graph_launch(Handle, Handle);
+    "cuGraphDestroy" graph_destroy(Handle);
+    "cuGraphExecDestroy" graph_exec_destroy(Handle);
     "cuStreamCreate" stream_create(*mut Handle, c_uint);
     "cuStreamSynchronize" stream_synchronize(Handle);
     "cuStreamDestroy_v2" stream_destroy(Handle);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 
-use super::{Context, Handle};
+use super::{Context, Handle, Stream};
 
 /// Code in a context.
 #[derive(Debug)]
@@ -20,6 +20,15 @@ pub struct Module {
 pub struct Kernel<'a> {
     module: &'a Module,
     handle: Handle,
+}
+
+/// How many blocks of how many threads are launched, in two directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// The grid's width and height.
+    pub blocks: [u32; 2],
+    /// A block's width and height.
+    pub threads: [u32; 2],
 }
 
 impl Module {
@@ -44,32 +53,52 @@ impl Module {
     }
 }
 
+impl Shape {
+    /// So many blocks of so many threads, in a row.
+    pub fn row(blocks: u32, threads: u32) -> Self {
+        Self { blocks: [blocks, 1], threads: [threads, 1] }
+    }
+}
+
 impl Kernel<'_> {
-    /// Launches so many blocks of so many threads. The kernel must take these parameters, 8 bytes each.
-    pub fn launch(&self, blocks: u32, threads: u32, parameters: &[u64]) -> Result<()> {
-        let mut places: Vec<*mut c_void> =
-            parameters.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()).collect();
+    /// Launches it in the usual stream. The kernel must take these parameters, 8 bytes each.
+    pub fn launch(&self, shape: Shape, parameters: &[u64]) -> Result<()> {
+        self.launch_by(shape, parameters, std::ptr::null_mut())
+    }
+
+    /// Launches it in a stream.
+    pub fn launch_in(&self, stream: &Stream, shape: Shape, parameters: &[u64]) -> Result<()> {
+        self.launch_by(shape, parameters, stream.handle())
+    }
+
+    fn launch_by(&self, shape: Shape, parameters: &[u64], stream: Handle) -> Result<()> {
+        let mut places = places(parameters);
+        let Shape { blocks, threads } = shape;
         let context = &self.module.context;
-        let none = std::ptr::null_mut();
         // SAFETY: each place has as many bytes as the kernel takes there, which the library copies; null is
-        // the usual stream, and no other form of the parameters.
+        // no other form of the parameters.
         let status = unsafe {
             (context.driver.functions.launch_kernel)(
                 self.handle,
-                blocks,
+                blocks[0],
+                blocks[1],
                 1,
-                1,
-                threads,
-                1,
+                threads[0],
+                threads[1],
                 1,
                 0,
-                none,
+                stream,
                 places.as_mut_ptr(),
-                none.cast(),
+                std::ptr::null_mut(),
             )
         };
         context.driver.check("cuLaunchKernel", status)
     }
+}
+
+/// Where each of the parameters is.
+fn places(parameters: &[u64]) -> Vec<*mut c_void> {
+    parameters.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()).collect()
 }
 
 impl Drop for Module {
