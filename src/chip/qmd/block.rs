@@ -143,7 +143,14 @@ mod tests {
             let mut fields = vec![layout.kind.bits(), layout.sass_version, layout.call_limit, layout.membar];
             fields.extend(layout.version_fields.into_iter().chain(layout.invalidate));
             fields.extend(layout.grid.into_iter().chain(layout.block).chain(layout.shared_config));
-            fields.extend(layout.cluster.into_iter().flatten().chain(layout.dependence_counter));
+            fields.extend(
+                layout
+                    .cluster
+                    .into_iter()
+                    .chain(layout.gpu_cluster)
+                    .flatten()
+                    .chain(layout.dependence_counter),
+            );
             fields.extend([layout.registers, layout.barriers].into_iter().chain(layout.program_offset));
             let mut numbers = vec![layout.shared, layout.program];
             numbers.extend(layout.local);

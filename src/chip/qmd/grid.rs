@@ -1,7 +1,9 @@
 //! What a block says, whatever its version.
 
 use super::block::Qmd;
-use super::layout::{Bits, GRID_CTA, GRID_GPC_CGA, Kind, Layout, ReleaseFields};
+use super::layout::{
+    Bits, GRID_CTA, GRID_GPC_CGA, GRID_GPU_CGA, GRID_GPU_GPC_CGA, Kind, Layout, ReleaseFields,
+};
 
 /// A field of a block has a value without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,11 +86,24 @@ pub struct Dependent {
     pub action: Action,
 }
 
+/// What a block asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A grid.
+    Grid,
+    /// A grid whose blocks wait for each other: all of them must be there at the same time.
+    Together,
+    /// A grid of a kind whose fields are not known here: its QMD_TYPE.
+    Unknown(u64),
+    /// Nothing (a queue, GRID_NULL): it completes at once.
+    Nothing,
+}
+
 /// A grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// True for a grid; what is not (a queue, GRID_NULL) completes and runs nothing.
-    pub runs: bool,
+    /// What it is.
+    pub asked: Asked,
     /// Virtual address of the code.
     pub program: u64,
     /// SASS_VERSION: 0x75 for SM75, and so on; 0 where the driver does not say.
@@ -188,10 +203,23 @@ impl Grid {
         };
         let bytes = |number| u32::try_from(qmd.number(number)).unwrap_or(u32::MAX);
         let [local_low, local_high] = layout.local.map(bytes);
-        let runs = match layout.kind {
-            Kind::IsQueue(bits) => !qmd.is_set(bits),
-            Kind::Type(bits) => [GRID_CTA, GRID_GPC_CGA].contains(&qmd.get(bits)),
+        let asked = match (layout.kind, layout.gpu_cluster) {
+            (Kind::IsQueue(bits), _) if qmd.is_set(bits) => Asked::Nothing,
+            (Kind::IsQueue(_), _) => Asked::Grid,
+            (Kind::Type(bits), together) => match (qmd.get(bits), together) {
+                (GRID_CTA | GRID_GPC_CGA, _) => Asked::Grid,
+                (GRID_GPU_CGA, Some(_)) => Asked::Together,
+                (kind @ (GRID_GPU_CGA | GRID_GPU_GPC_CGA), _) => Asked::Unknown(kind),
+                _ => Asked::Nothing,
+            },
         };
+        let mut blocks = three(layout.grid);
+        if let (Asked::Together, Some(fields)) = (asked, layout.gpu_cluster) {
+            // The grid counts clusters.
+            for (count, of_cluster) in blocks.iter_mut().zip(three(fields)) {
+                *count = count.saturating_mul(of_cluster.max(1));
+            }
+        }
         let clustered = qmd.get(layout.kind.bits()) == GRID_GPC_CGA;
         let cluster =
             layout.cluster.filter(|_| clustered).map_or([1; 3], |fields| three(fields).map(|n| n.max(1)));
@@ -199,10 +227,10 @@ impl Grid {
         let offset = layout.program_offset.map_or(0, |bits| qmd.get(bits));
         let [sass_version, ..] = qmd.get(layout.sass_version).to_le_bytes();
         Ok(Self {
-            runs,
+            asked,
             program: qmd.number(layout.program).wrapping_add(offset),
             sass_version,
-            grid: three(layout.grid),
+            grid: blocks,
             block: three(layout.block),
             cluster,
             registers: qmd.get_u32(layout.registers),
@@ -259,7 +287,7 @@ mod tests {
             let qmd = ordinary(layout);
             assert_eq!(qmd.layout(&known), Some(layout));
             let grid = Grid::of(&qmd, layout).unwrap();
-            assert!(grid.runs, "{:?}", layout.version);
+            assert_eq!(grid.asked, Asked::Grid, "{:?}", layout.version);
             assert_eq!((grid.grid, grid.block, grid.cluster), ([70_000, 3, 2], [128, 2, 1], [1; 3]));
             assert_eq!((grid.registers, grid.shared, grid.program), (40, 0x4000, 0x12_3456_7800));
             let bank = Bank { address: 0x2_0000_0140, size: 0x210, invalidate: false };
@@ -275,7 +303,22 @@ mod tests {
                 Kind::IsQueue(bits) => ordinary(layout).with(bits, 1),
                 Kind::Type(bits) => ordinary(layout).with(bits, 0),
             };
-            assert!(!Grid::of(&queue, layout).unwrap().runs, "{:?}", layout.version);
+            assert_eq!(Grid::of(&queue, layout).unwrap().asked, Asked::Nothing, "{:?}", layout.version);
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_cooperative_launch_are_counted_by_clusters() {
+        let Kind::Type(kind) = V4_0.kind else { panic!("version 4.0 has types") };
+        let [width, height, depth] = V4_0.gpu_cluster.unwrap();
+        let [x, y, z] = V4_0.grid;
+        let launch = ordinary(&V4_0).with(x, 2).with(y, 1).with(z, 1).with(width, 24).with(height, 1);
+        let together = Grid::of(&launch.with(depth, 1).with(kind, GRID_GPU_CGA), &V4_0).unwrap();
+        assert_eq!((together.asked, together.grid, together.cluster), (Asked::Together, [48, 1, 1], [1; 3]));
+        let Kind::Type(kind) = V5_0.kind else { panic!("version 5.0 has types") };
+        for number in [GRID_GPU_CGA, GRID_GPU_GPC_CGA] {
+            let asked = Grid::of(&ordinary(&V5_0).with(kind, number), &V5_0).unwrap().asked;
+            assert_eq!(asked, Asked::Unknown(number), "its sizes of clusters are not known");
         }
     }
 

@@ -117,6 +117,8 @@ pub struct Layout {
     pub block: [Bits; 3],
     /// GPC_CGA_WIDTH, _HEIGHT, _DEPTH, from 4.0 on.
     pub cluster: Option<[Bits; 3]>,
+    /// GPU_CGA_WIDTH, _HEIGHT, _DEPTH, where they are known: found by what NVIDIA's driver 550 launches.
+    pub gpu_cluster: Option<[Bits; 3]>,
     /// REGISTER_COUNT.
     pub registers: Bits,
     /// BARRIER_COUNT.
@@ -144,6 +146,12 @@ pub const GRID_CTA: u64 = 2;
 
 /// QMD_TYPE of a grid of clusters.
 pub const GRID_GPC_CGA: u64 = 3;
+
+/// QMD_TYPE of a grid of clusters whose blocks are on the GPU at the same time (a cooperative launch).
+pub const GRID_GPU_CGA: u64 = 4;
+
+/// QMD_TYPE of the same with clusters as in [`GRID_GPC_CGA`].
+pub const GRID_GPU_GPC_CGA: u64 = 5;
 
 /// How a block says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +218,7 @@ pub const V2_2: Layout = Layout {
     grid: [bits(415, 384), bits(431, 416), bits(463, 448)],
     block: [bits(607, 592), bits(623, 608), bits(639, 624)],
     cluster: None,
+    gpu_cluster: None,
     registers: bits(656, 648),
     barriers: bits(959, 955),
     shared: number(bits(561, 544)),
@@ -274,6 +283,7 @@ pub const V4_0: Layout = Layout {
     grid: [bits(1055, 1024), bits(1071, 1056), bits(1103, 1088)],
     block: [bits(1167, 1152), bits(1183, 1168), bits(1199, 1184)],
     cluster: Some([bits(2149, 2144), bits(2157, 2152), bits(2165, 2160)]),
+    gpu_cluster: Some([bits(2223, 2208), bits(2239, 2224), bits(2255, 2240)]),
     registers: bits(1208, 1200),
     barriers: bits(1215, 1211),
     shared: number(bits(601, 584)),
@@ -312,6 +322,7 @@ pub const V5_0: Layout = Layout {
     grid: [bits(1279, 1248), bits(1295, 1280), bits(1327, 1312)],
     block: [bits(1103, 1088), bits(1119, 1104), bits(1127, 1120)],
     cluster: Some([bits(2053, 2048), bits(2061, 2056), bits(2069, 2064)]),
+    gpu_cluster: None,
     registers: bits(1136, 1128),
     barriers: bits(1141, 1137),
     shared: Number { lower: bits(1162, 1152), upper: None, shift: 7 },

@@ -9,4 +9,4 @@ mod grid;
 pub mod layout;
 
 pub use block::{ALIGNMENT, MAX_WORDS, Qmd};
-pub use grid::{Action, Bank, Dependent, Grid, Membar, Release, ReleaseSize, Reserved};
+pub use grid::{Action, Asked, Bank, Dependent, Grid, Membar, Release, ReleaseSize, Reserved};

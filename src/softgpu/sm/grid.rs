@@ -113,6 +113,16 @@ impl Grid {
         Ok(Self { launch, program, twin, state: Mutex::new(state) })
     }
 
+    /// Number of its CTAs.
+    pub fn blocks(&self) -> u64 {
+        self.launch.ctas()
+    }
+
+    /// CTAs that are resident at the same time, at most. Before the grid has begun.
+    pub fn most_at_once(&self) -> u64 {
+        self.state().slots.len() as u64
+    }
+
     /// Runs the grid until it ends, or `go_on` says no: it is asked some thousand instructions apart, by
     /// every worker. The caller's thread is one of the crew; the others are called where there is enough to
     /// do. A crew of one always runs a grid the same way.

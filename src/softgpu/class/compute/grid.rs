@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use gpuvmk_chip::compute::ComputeClass;
-use gpuvmk_chip::qmd::{Bank, Grid};
+use gpuvmk_chip::qmd::{Asked, Bank, Grid};
 use gpuvmk_isa::Arch;
 use gpuvmk_sm::{Cause, Constants, Fault, Launch, LocalMemory};
 
@@ -116,7 +116,11 @@ impl Work {
             return Err(Refusal::Robust(GR_EXCEPTION));
         };
         let grid = launch::read(run, self.class, qmd)?;
-        if !grid.runs || grid.grid.contains(&0) {
+        if let Asked::Unknown(kind) = grid.asked {
+            run.not_executed.note(format_args!("grids of type {kind} of {}", self.class.class.name));
+            return Err(Refusal::Robust(GR_EXCEPTION));
+        }
+        if grid.asked == Asked::Nothing || grid.grid.contains(&0) {
             return Ok((grid, None));
         }
         let mut banks = Constants::default();
@@ -142,6 +146,12 @@ impl Work {
             log::debug!("softgpu: the QMD at {qmd:#x} is not launched: {error}");
             Refusal::Robust(GR_EXCEPTION)
         })?;
+        let (blocks, most) = (running.blocks(), running.most_at_once());
+        if grid.asked == Asked::Together && blocks > most {
+            run.not_executed
+                .note(format_args!("{blocks} blocks that wait for each other, but {most} at most"));
+            return Err(Refusal::Robust(GR_EXCEPTION));
+        }
         Ok((grid, Some(running)))
     }
 }

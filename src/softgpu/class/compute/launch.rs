@@ -1,7 +1,7 @@
 //! From a QMD in memory to a grid that may run: what the compute work distributor reads and checks.
 
 use gpuvmk_chip::compute::{ComputeClass, OverLimit};
-use gpuvmk_chip::qmd::{Grid, MAX_WORDS, Qmd, Reserved};
+use gpuvmk_chip::qmd::{Asked, Grid, MAX_WORDS, Qmd, Reserved};
 
 pub(super) use crate::engine::model::GR_EXCEPTION;
 use crate::engine::model::{Refusal, Run};
@@ -30,7 +30,7 @@ fn sass_version(sm: u8) -> u8 {
 fn examine(class: &ComputeClass, qmd: &Qmd) -> Result<Grid, Unfit> {
     let layout = qmd.layout(class.layouts).ok_or(Unfit::Version)?;
     let grid = Grid::of(qmd, layout)?;
-    if grid.runs {
+    if matches!(grid.asked, Asked::Grid | Asked::Together) {
         class.check(&grid)?;
         let has = grid.sass_version;
         // Code of the same generation runs on each of its SMs; drivers may also leave it open.
