@@ -9,6 +9,9 @@ use gpuvmk_lab::rig::Topology;
 use super::programs::{NVIDIA, everything};
 use super::{Case, Guest};
 
+/// Two programs at once have a context each.
+const VRAM_MIB: u32 = 2 * nvidia::VRAM_MIB;
+
 /// The cases: such a guest alone, and two at once on a GPU that a guest with nouveau on another chip uses,
 /// too.
 pub fn cases() -> [Case; 2] {
@@ -25,7 +28,7 @@ fn guest(name: &'static str) -> Guest {
     Guest {
         firmware: Firmware::NvidiaDriver,
         memory_mib: Some(nvidia::MEMORY_MIB),
-        vram_mib: nvidia::VRAM_MIB,
+        vram_mib: VRAM_MIB,
         cpus: 2,
         kernel_words: nvidia::KERNEL_WORDS,
         bar3: nvidia::BAR3,

@@ -121,4 +121,5 @@ pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
 }
 
 /// What shows that NVIDIA's own driver works, each time from the start of the GSP on.
-pub const NVIDIA: &[&str] = &["smi:times=2", "cuda", "cuda:checks=fault", "cuda"];
+pub const NVIDIA: &[&str] =
+    &["smi:times=2", "cuda", "cuda:checks=fault", "cuda", "cuda:processes=2:checks=copy,sums"];

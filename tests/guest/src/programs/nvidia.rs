@@ -6,11 +6,12 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use serde_json::Value;
 
 use super::{Figures, Options};
 use crate::stats;
@@ -59,18 +60,48 @@ pub fn smi(options: &Options) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Becomes the CUDA program, which prints the result line.
+/// Becomes the CUDA program, which prints the result line; with `processes=N`, waits for as many that run at
+/// once, and prints one line of all.
 pub fn cuda(options: &Options) -> Result<Figures> {
     let checks: String = options.get("checks", "all".to_owned())?;
+    let processes: usize = options.get("processes", 1)?;
     make_nodes()?;
-    let error = program(CUDA)?
-        .arg("name=cuda")
-        .arg(format!("gpu={}", options.gpu()?))
-        .arg(format!("checks={checks}"))
-        .env("HOME", "/tmp")
-        .env("CUDA_CACHE_DISABLE", "1")
-        .exec();
-    Err(error).context("the CUDA program cannot be started")
+    let gpu = options.gpu()?;
+    let command = || -> Result<Command> {
+        let mut command = program(CUDA)?;
+        command.arg("name=cuda").arg(format!("gpu={gpu}")).arg(format!("checks={checks}"));
+        command.env("HOME", "/tmp").env("CUDA_CACHE_DISABLE", "1");
+        Ok(command)
+    };
+    if processes == 1 {
+        return Err(command()?.exec()).context("the CUDA program cannot be started");
+    }
+    let started: Vec<Child> = (0..processes)
+        .map(|_| command()?.stdout(Stdio::piped()).spawn().context("the CUDA program cannot be started"))
+        .collect::<Result<_>>()?;
+    // All are waited for, so that none is left behind by the failure of another.
+    let ended: Vec<_> = started.into_iter().map(Child::wait_with_output).collect();
+    let mut figures = Figures::new();
+    for (number, output) in ended.into_iter().enumerate() {
+        let output = output.context("the CUDA program cannot be waited for")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let result = result(&said);
+        ensure!(
+            output.status.success() && result.is_some(),
+            "CUDA program {number} of {processes} ended with {}: {}",
+            output.status,
+            said.trim()
+        );
+        figures.insert(format!("process_{number}"), result.unwrap_or_default());
+    }
+    Ok(figures)
+}
+
+/// What a CUDA program says of its checks, if it went well.
+fn result(said: &str) -> Option<Value> {
+    let line = said.lines().find_map(|line| line.strip_prefix("GPUVMK-JSON "))?;
+    let line: Value = serde_json::from_str(line).ok()?;
+    (line["ok"] == true).then(|| line["checks"].clone())
 }
 
 /// Lines with something in them, without the space at their ends.
@@ -121,6 +152,14 @@ mod tests {
         assert_eq!(major(list, "nvidia"), Some(195));
         assert_eq!(major(list, "nvidia-uvm"), Some(511));
         assert_eq!(major(list, "nvidia-frontend"), None);
+    }
+
+    #[test]
+    fn result_is_that_of_a_program_that_went_well() {
+        let said = "other\nGPUVMK-JSON {\"ok\":true,\"checks\":{\"copy\":1}}\n";
+        assert_eq!(result(said), Some(serde_json::json!({ "copy": 1 })));
+        assert_eq!(result(&said.replace("true", "false")), None);
+        assert_eq!(result("GPUVMK"), None);
     }
 
     #[test]
