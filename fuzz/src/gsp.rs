@@ -68,6 +68,7 @@ pub fn run(data: &[u8]) {
         channels: CHANNELS,
         objects: LIMITS,
         pci: PciIdentity::default(),
+        uuid: [7; 16],
     };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
@@ -196,6 +197,7 @@ mod tests {
                     channels: CHANNELS,
                     objects: LIMITS,
                     pci: PciIdentity::default(),
+                    uuid: [7; 16],
                 };
                 let mut gsp = Gsp::new(config);
                 let mut queues = Queues::prepare(&back, BASE);

@@ -93,6 +93,7 @@ impl Caller {
             channels: back.channels(),
             objects: ObjectLimits::default(),
             pci: PciIdentity::default(),
+            uuid: [7; 16],
         };
         let mut gsp = Gsp::new(config);
         let queues = Queues::prepare(&driver.ram, RAM);

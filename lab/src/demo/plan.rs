@@ -160,8 +160,8 @@ mod tests {
         Options { gpuvmk, vms: 2, driver, chip, kernel: None, vulkan: false, keep: false }
     }
 
-    fn refusal(options: Options) -> String {
-        Plan::new(&options).unwrap_err().to_string()
+    fn refusal(options: &Options) -> String {
+        Plan::new(options).unwrap_err().to_string()
     }
 
     #[test]
@@ -176,19 +176,19 @@ mod tests {
     fn kernel_without_a_driver_for_the_chip_is_refused_before_anything_is_fetched() {
         let old =
             Options { kernel: Some(KernelSeries::V6_12), ..options(GuestDriver::Nouveau, Some(Chip::GH100)) };
-        let message = refusal(old);
+        let message = refusal(&old);
         assert!(message.contains("6.12") && message.contains("--kernel 7.2"), "{message}");
     }
 
     #[test]
     fn what_the_drivers_do_not_have_is_refused() {
-        let message = refusal(Options { vulkan: true, ..options(GuestDriver::Nouveau, None) });
+        let message = refusal(&Options { vulkan: true, ..options(GuestDriver::Nouveau, None) });
         assert!(message.contains("no Vulkan for a GF100"), "{message}");
-        let message = refusal(options(GuestDriver::Nvidia, Some(Chip::GF100)));
+        let message = refusal(&options(GuestDriver::Nvidia, Some(Chip::GF100)));
         assert!(message.contains("GH100 alone: not on a GF100"), "{message}");
         let newest = Options { kernel: Some(KernelSeries::V7_2), ..options(GuestDriver::Nvidia, None) };
-        assert!(refusal(newest).contains("for Linux 6.12, not for 7.2"));
-        let message = refusal(Options { vulkan: true, ..options(GuestDriver::Nvidia, None) });
+        assert!(refusal(&newest).contains("for Linux 6.12, not for 7.2"));
+        let message = refusal(&Options { vulkan: true, ..options(GuestDriver::Nvidia, None) });
         assert!(message.contains("leave --vulkan or --driver out"), "{message}");
     }
 }
