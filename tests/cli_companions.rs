@@ -30,7 +30,10 @@ fn installed_program_starts_the_one_beside_it_or_says_what_is_missing() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(
         String::from_utf8(output.stdout).unwrap().trim_end(),
-        format!("demo --gpuvmk {} --vms 4 --chip=gh100 --kernel=7.2 --json --keep", program.display())
+        format!(
+            "demo --gpuvmk {} --vms 4 --driver=nouveau --chip=gh100 --kernel=7.2 --json --keep",
+            program.display()
+        )
     );
 
     let output = Command::new(&program).args(["gpu", "bench"]).output().unwrap();
