@@ -15,7 +15,6 @@ use gpuvmk_chip::PhysicalAddress;
 /// `NvNotification`.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
-#[allow(non_snake_case, reason = "NVIDIA's names")]
 struct NvNotification {
     nanoseconds: [u32; 2],
     info32: u32,
