@@ -150,14 +150,15 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
     // What is in packaging/ is looked at by programs that use one processor.
     let (host, packaging) = thread::scope(|scope| {
-        let packaging = scope.spawn(|| part(packaging_wanted, packaging::check));
+        let packaging = scope.spawn(|| part(packaging_wanted, || packaging::check().map(said_above)));
         (part(host_wanted, host_tests::run), packaging.join())
     });
     let (host, packaging) =
         (host?, packaging.map_err(|_| anyhow!("a thread that looked at packaging/ panicked"))??);
-    let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds))?;
+    let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds).map(said_above))?;
     let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
-    let soak = part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()))?;
+    let soak =
+        part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()).map(said_above))?;
     let attacks = part(attacks_wanted, || attacks(arguments))?;
     let beside = [
         ("host tests", host),
@@ -166,32 +167,36 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         ("soak", soak),
         ("attacks", attacks),
     ];
-    let ok =
-        beside.iter().filter_map(|(_, part)| *part).all(|part| part.ok) && results.iter().all(CaseResult::ok);
+    let of_parts =
+        beside.iter().filter_map(|(name, part)| part.as_ref().map(|part| (*name, &part.problems, part.wall)));
+    let of_cases = results.iter().map(|result| (result.name.as_str(), &result.problems, result.wall));
+    let (passed, failed): (Vec<_>, Vec<_>) =
+        of_parts.chain(of_cases).partition(|(_, problems, _)| problems.is_empty());
+    let ok = failed.is_empty();
 
+    // What failed comes last, with the reasons: of a long log people see the end.
     println!();
-    for (name, part) in beside {
-        if let Some(Part { ok, wall }) = part {
-            println!("{}", line(name, ok, wall));
-        }
+    for (name, problems, wall) in passed.into_iter().chain(failed) {
+        println!("{}", line(name, problems.is_empty(), wall));
+        problems.iter().take(MOST_PROBLEMS).for_each(|problem| println!("    {problem}"));
     }
-    results.iter().for_each(|result| println!("{}", line(&result.name, result.ok(), result.wall)));
     println!("{}", if ok { "all passed" } else { "FAILED" });
     if arguments.write_docs {
         guest_page::write(&cases, &results, arguments.extent())?;
     }
     if arguments.json {
-        let passed = |part: Option<Part>| part.map(|part| part.ok);
-        let seconds = |part: Option<Part>| part.map(|part| part.wall.as_secs());
+        let [host, packaging, fuzzers, soak, attacks] = beside.map(|(_, part)| part);
+        let passed = |part: &Option<Part>| part.as_ref().map(|part| part.problems.is_empty());
+        let seconds = |part: &Option<Part>| part.as_ref().map(|part| part.wall.as_secs());
         let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
         println!(
             "{}",
             json!({
-                "ok": ok, "host_tests": passed(host), "packaging": passed(packaging), "fuzzers": passed(fuzzers), "soak": passed(soak),
-                "attacks": passed(attacks), "cases": cases,
+                "ok": ok, "host_tests": passed(&host), "packaging": passed(&packaging), "fuzzers": passed(&fuzzers), "soak": passed(&soak),
+                "attacks": passed(&attacks), "cases": cases,
                 "seconds": {
-                    "host_tests": seconds(host), "fuzzers": seconds(fuzzers), "cases": guests_wall.as_secs(),
-                    "soak": seconds(soak), "attacks": seconds(attacks),
+                    "host_tests": seconds(&host), "fuzzers": seconds(&fuzzers), "cases": guests_wall.as_secs(),
+                    "soak": seconds(&soak), "attacks": seconds(&attacks),
                 },
             })
         );
@@ -200,11 +205,15 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// What came of a part of the tests that is no guest case.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Part {
-    ok: bool,
+    /// What was wrong; empty if it passed.
+    problems: Vec<String>,
     wall: Duration,
 }
+
+/// As many problems of a part or case are said again at the end.
+const MOST_PROBLEMS: usize = 12;
 
 fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let start = Instant::now();
@@ -213,12 +222,17 @@ fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
 }
 
 /// Runs a part, if it is wanted.
-fn part(wanted: bool, run: impl FnOnce() -> Result<bool>) -> Result<Option<Part>> {
+fn part(wanted: bool, run: impl FnOnce() -> Result<Vec<String>>) -> Result<Option<Part>> {
     if !wanted {
         return Ok(None);
     }
-    let (ok, wall) = timed(run)?;
-    Ok(Some(Part { ok, wall }))
+    let (problems, wall) = timed(run)?;
+    Ok(Some(Part { problems, wall }))
+}
+
+/// The problems of a part that says them itself, when they occur.
+fn said_above(ok: bool) -> Vec<String> {
+    if ok { Vec::new() } else { vec!["its output, above, says what".to_owned()] }
 }
 
 /// What is said of a case or a part.
@@ -230,7 +244,7 @@ fn outcome(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
 }
 
-fn attacks(arguments: &Arguments) -> Result<bool> {
+fn attacks(arguments: &Arguments) -> Result<Vec<String>> {
     attack::short(&arguments.logs.join("attacks"), arguments.gpuvmk.as_deref())
 }
 

@@ -64,6 +64,13 @@ impl NeighbourReport {
         self.problems.is_empty() && self.verdicts.iter().all(Verdict::ok)
     }
 
+    /// The attacks that came out otherwise, and what is wrong beside them.
+    pub fn failed(&self) -> Vec<String> {
+        let attacks = self.verdicts.iter().filter(|verdict| !verdict.ok());
+        let line = |verdict: &Verdict| format!("{}: {}", verdict.name(), verdict.problems().join("; "));
+        attacks.map(line).chain(self.problems.iter().cloned()).collect()
+    }
+
     /// The largest ratio of 99th percentiles, of requests and copies, and under what.
     pub fn worst_p99_ratio(&self) -> Option<(f64, &'static str)> {
         let all = self.verdicts.iter().filter_map(|verdict| Some((verdict.p99_ratio()?, verdict.name())));

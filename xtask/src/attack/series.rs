@@ -82,6 +82,15 @@ impl Series {
     pub fn ok(&self) -> bool {
         self.problems.is_empty() && self.verdicts.iter().all(Verdict::ok)
     }
+
+    /// The attacks that came out otherwise, and what is wrong beside them.
+    pub fn failed(&self) -> Vec<String> {
+        let attacks = self.verdicts.iter().filter(|verdict| !verdict.ok());
+        let line = |verdict: &Verdict| {
+            format!("{} ({}): {}", verdict.attack.name, verdict.seen, verdict.problems.join("; "))
+        };
+        attacks.map(line).chain(self.problems.iter().cloned()).collect()
+    }
 }
 
 /// Makes the attacks. An attack that cannot be made has failed, and ends the series.

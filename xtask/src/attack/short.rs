@@ -33,8 +33,10 @@ fn short_attacks() -> impl Iterator<Item = (Chip, Vec<&'static Attack>)> {
 
 /// Makes the short run on both usual chips, a part of it on others, and at the sockets, and judges outcomes
 /// only: for `cargo xtask test`.
-/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs.
-pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
+///
+/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs. What failed
+/// is returned.
+pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<Vec<String>> {
     let kernels = short_attacks().map(|(chip, _)| chip.usual_kernel());
     let kinds = kernels.map(|kernel| (kernel, Firmware::for_kernel(kernel)));
     let workshop = Workshop::open(&kinds.collect(), logs, gpuvmk)?;
@@ -43,31 +45,34 @@ pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
         (short_of_guests(&workshop), processes.join())
     });
     let of_processes = of_processes.map_err(|_| anyhow!("a thread that made attacks panicked"))?;
-    Ok(of_guests? & of_processes?)
+    Ok([of_guests?, of_processes?].concat())
 }
 
-fn short_of_guests(workshop: &Workshop) -> Result<bool> {
-    let mut ok = true;
+fn short_of_guests(workshop: &Workshop) -> Result<Vec<String>> {
+    let mut failed = Vec::new();
     for (chip, attacks) in short_attacks() {
         eprintln!("{chip}: attacks");
-        ok &= told(&attack(workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);
+        let series = attack(workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series;
+        failed.extend(told(&series).into_iter().map(|what| format!("{chip}: {what}")));
     }
-    Ok(ok)
+    Ok(failed)
 }
 
-fn short_of_processes(workshop: &Workshop, logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
+fn short_of_processes(workshop: &Workshop, logs: &Path, gpuvmk: Option<&Path>) -> Result<Vec<String>> {
     eprintln!("sockets: attacks");
-    let ok = told(&peers::attack(workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
+    let mut failed =
+        told(&peers::attack(workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
     eprintln!("beside a neighbour: attacks");
     let beside = neighbour::attack(logs, gpuvmk, &neighbour::named(&[], true), OUTCOME_TIME, false)?;
     beside.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    Ok(ok & beside.ok())
+    failed.extend(beside.failed());
+    Ok(failed)
 }
 
-/// Says what is wrong beside single attacks; whether all is well.
-fn told(series: &Series) -> bool {
+/// Says what is wrong beside single attacks; all that failed.
+fn told(series: &Series) -> Vec<String> {
     series.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    series.ok()
+    series.failed()
 }
 
 #[cfg(test)]

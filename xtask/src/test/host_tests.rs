@@ -27,22 +27,22 @@ struct Program {
     folder: PathBuf,
 }
 
-/// Builds and runs all; false if a test fails.
-pub fn run() -> Result<bool> {
+/// Builds and runs all; what failed.
+pub fn run() -> Result<Vec<String>> {
     eprintln!("host tests");
     let programs = build()?;
     let together = thread::available_parallelism().map_or(1, NonZero::get);
-    let failed = run_all(programs, together)?;
-    for name in &failed {
-        eprintln!("tests of {name} failed");
-    }
+    let mut failed = run_all(programs, together)?;
     let documentation = Command::new(cargo())
         .current_dir(source_tree())
         .args(["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"])
         .stdout(Stdio::from(std::io::stderr()))
         .status()
         .context("Cannot start cargo test")?;
-    Ok(failed.is_empty() && documentation.success())
+    if !documentation.success() {
+        failed.push("tests in documentation".to_owned());
+    }
+    Ok(failed)
 }
 
 fn cargo() -> OsString {
@@ -84,7 +84,7 @@ fn programs(messages: &str) -> Vec<Program> {
     messages.lines().filter_map(|line| serde_json::from_str(line).ok()).filter_map(program).collect()
 }
 
-/// Runs them, so many at a time; the names of those that failed.
+/// Runs them, so many at a time; the names of those that failed, and of their tests.
 fn run_all(programs: Vec<Program>, together: usize) -> Result<Vec<String>> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let failed = Mutex::new(Vec::new());
@@ -92,9 +92,8 @@ fn run_all(programs: Vec<Program>, together: usize) -> Result<Vec<String>> {
         while interrupt::check().is_ok() {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(program) = next else { break };
-            if !run_one(&program)? {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).push(program.name);
-            }
+            let problems = run_one(&program)?;
+            failed.lock().unwrap_or_else(PoisonError::into_inner).extend(problems);
         }
         Ok(())
     };
@@ -112,7 +111,8 @@ fn run_all(programs: Vec<Program>, together: usize) -> Result<Vec<String>> {
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn run_one(program: &Program) -> Result<bool> {
+/// Runs one; what failed of it.
+fn run_one(program: &Program) -> Result<Vec<String>> {
     let start = Instant::now();
     let output = Command::new(&program.path)
         .arg("--quiet")
@@ -132,12 +132,30 @@ fn run_one(program: &Program) -> Result<bool> {
     }
     // Where nobody reads it, the outcome counts all the same.
     let _ = std::io::stderr().lock().write_all(&said);
-    Ok(ok)
+    if ok {
+        return Ok(Vec::new());
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(vec![format!("{}: {} ({})", program.name, failed_tests(&said).join(", "), output.status)])
+}
+
+/// The tests that a test program names as failed, in the list at its output's end.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else { return Vec::new() };
+    list.lines().map_while(|line| line.strip_prefix("    ")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_tests_are_those_of_the_list_at_the_end() {
+        let output = "\nfailures:\n\n---- a::b stdout ----\nassertion failed\n\nfailures:\n    a::b\n    c\n\ntest \
+                      result: FAILED. 3 passed; 2 failed\n";
+        assert_eq!(failed_tests(output), ["a::b", "c"]);
+        assert!(failed_tests("running 3 tests\n...\ntest result: ok.").is_empty());
+    }
 
     #[test]
     fn test_programs_are_found_among_cargos_messages() {

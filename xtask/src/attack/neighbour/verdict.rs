@@ -176,7 +176,8 @@ impl Verdict {
         found
     }
 
-    fn problems(&self) -> Vec<String> {
+    /// Everything that was wrong; empty if it came out as it must.
+    pub fn problems(&self) -> Vec<String> {
         let mut problems = [self.judged.problems.clone(), self.delays()].concat();
         if self.wrong > 0 {
             problems.push(format!("{} copies of the neighbour's were wrong", self.wrong));
