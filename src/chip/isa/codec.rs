@@ -132,11 +132,16 @@ impl Codec {
                 Operand::Number(table.cast_signed())
             }
             SlotKind::Barrier(lo) => Operand::Barrier(word.small(Bits::new(lo, 4))),
+            SlotKind::WarpState(lo) => Operand::Barrier(word.small(Bits::new(lo, 8))),
             SlotKind::Special(lo) => Operand::Special(word.small(Bits::new(lo, 8))),
             SlotKind::Target48 => Operand::Target(signed(word.get(Bits::new(34, 48)), 48) * 4),
             SlotKind::Target56 => {
                 let high = signed(word.get(Bits::new(34, 48)), 48) << 8;
                 Operand::Target((high | i64::from(word.small(Bits::new(16, 8)))) * 4)
+            }
+            SlotKind::Absolute56 => {
+                let address = word.get(Bits::new(34, 48)) << 8 | u64::from(word.small(Bits::new(16, 8)));
+                Operand::Absolute(address << 2)
             }
             SlotKind::Target58 => Operand::Target(signed(word.get(Bits::new(24, 58)), 58)),
             SlotKind::Target30 => Operand::Target(signed(word.get(Bits::new(34, 30)), 30) * 4),
@@ -223,12 +228,17 @@ impl Codec {
                 word.with(Bits::new(72, 5), table >> 3).with(Bits::new(64, 3), table & 7)
             }
             (SlotKind::Barrier(lo), Operand::Barrier(number)) => word.with(Bits::new(lo, 4), number.into()),
+            (SlotKind::WarpState(lo), Operand::Barrier(number)) => word.with(Bits::new(lo, 8), number.into()),
             (SlotKind::Special(lo), Operand::Special(number)) => word.with(Bits::new(lo, 8), number.into()),
             (SlotKind::Target48, Operand::Target(bytes)) => {
                 word.with(Bits::new(34, 48), (bytes / 4).cast_unsigned())
             }
             (SlotKind::Target56, Operand::Target(bytes)) => {
                 let words = (bytes / 4).cast_unsigned();
+                word.with(Bits::new(34, 48), words >> 8).with(Bits::new(16, 8), words & 0xff)
+            }
+            (SlotKind::Absolute56, Operand::Absolute(address)) => {
+                let words = address >> 2;
                 word.with(Bits::new(34, 48), words >> 8).with(Bits::new(16, 8), words & 0xff)
             }
             (SlotKind::Target58, Operand::Target(bytes)) => {
@@ -303,9 +313,9 @@ impl Codec {
             SlotKind::Unsigned(at) => at.mask(),
             SlotKind::SplitTable => Bits::new(72, 5).mask() | Bits::new(64, 3).mask(),
             SlotKind::Barrier(lo) => Bits::new(lo, 4).mask(),
-            SlotKind::Special(lo) => Bits::new(lo, 8).mask(),
+            SlotKind::WarpState(lo) | SlotKind::Special(lo) => Bits::new(lo, 8).mask(),
             SlotKind::Target48 => Bits::new(34, 48).mask(),
-            SlotKind::Target56 => Bits::new(34, 48).mask() | Bits::new(16, 8).mask(),
+            SlotKind::Target56 | SlotKind::Absolute56 => Bits::new(34, 48).mask() | Bits::new(16, 8).mask(),
             SlotKind::Target58 => Bits::new(24, 58).mask(),
             SlotKind::Target30 => Bits::new(34, 30).mask(),
             SlotKind::Memory(memory) => {

@@ -73,6 +73,10 @@ pub(crate) const UNIFORM: &[Form] = &[
 ];
 /// RZ where other operations have a third source. Mesa's compiler writes it in some, NVIDIA's leaves zeros.
 pub(crate) const NO_THIRD: &[(Bits, u64)] = &[(Bits::new(64, 8), 255)];
+/// One source, of constant memory.
+pub(crate) const CONST: &[Form] = &[form(0xa00, Place::Const, Place::None)];
+/// Hopper.
+pub(crate) const ONLY90: (Arch, Arch) = (Arch::Sm90, Arch::Sm90);
 /// One form, the code is whole.
 pub(crate) const WHOLE: &[Form] = &[form(0, Place::None, Place::None)];
 

@@ -28,6 +28,7 @@ mod operand;
 pub mod print;
 mod row;
 mod table;
+pub mod warp_state;
 mod word;
 
 pub use arch::Arch;

@@ -118,6 +118,8 @@ modifiers! {
         BarrierResult "RESULT",
         /// The register is cleared after it is read (BMOV).
         Clear "CLEAR",
+        /// Whole quads of lanes.
+        Pquad "PQUAD",
         /// Every lane sleeps as long (NANOSLEEP).
         WarpWide "WARP",
         /// Who arrives is not waited for in later phases (SYNCS).

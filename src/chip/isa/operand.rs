@@ -140,12 +140,14 @@ pub enum Operand {
     },
     /// Memory.
     Address(Address),
-    /// A convergence barrier, B0 to B15.
+    /// A convergence barrier, B0 to B15, or a word of a warp's state by its number behind those.
     Barrier(u8),
     /// A special register, by its number.
     Special(u8),
     /// Where control goes: bytes from the next instruction.
     Target(i64),
+    /// Where control goes, as an address.
+    Absolute(u64),
 }
 
 /// What an operand is for. An executor asks [`crate::Instruction::operand`] by role.

@@ -10,6 +10,7 @@ use crate::arch::Arch;
 use crate::instruction::Instruction;
 use crate::operand::{Address, Half, Operand, Pred, Reg, SourceModifiers, UPred, UReg};
 use crate::row::{Number, Show, Slot};
+use crate::warp_state;
 
 impl fmt::Display for Instruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,7 +105,8 @@ impl Instruction {
                 constant_memory(bank, (base != UReg::ZERO).then(|| uniform(base)), offset)
             }
             Operand::Address(memory) => self.address_text(&memory),
-            Operand::Barrier(number) => format!("B{number}"),
+            Operand::Barrier(number) => warp_state::name(number),
+            Operand::Absolute(address) => format!("{address:#x}"),
             Operand::Special(number) => special::name(number),
             Operand::Target(distance) => match address {
                 Some(at) => {

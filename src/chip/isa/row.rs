@@ -142,12 +142,16 @@ pub enum SlotKind {
     SplitTable,
     /// Convergence barrier at a bit.
     Barrier(u8),
+    /// Convergence barrier, or another word of a warp's state, at a bit.
+    WarpState(u8),
     /// Special register at a bit.
     Special(u8),
     /// Distance in words of four bytes, bits 81:34.
     Target48,
     /// The same with eight low bits in 23:16.
     Target56,
+    /// Address of an instruction, in words of four bytes, in the bits of `Target56`.
+    Absolute56,
     /// Distance in bytes, bits 81:24.
     Target58,
     /// Distance in bits 63:34.

@@ -135,10 +135,11 @@ impl Lower<'_> {
         Ok(Some((Source { row, high: following(row), ..Source::ZERO }, place)))
     }
 
-    /// Masks that stand where others have tables, and those of WARPSYNC, which are in one of three places.
+    /// Masks that stand where others have tables or data, and those of WARPSYNC, which are in one of three places.
     fn masks(&mut self, instruction: &Instruction, op: &mut Op) -> Result<(), Cause> {
         let mask = match op.opcode {
             Opcode::P2r | Opcode::R2p => instruction.operand(Role::Table),
+            Opcode::BmovFromReg => instruction.operand(Role::Data),
             Opcode::Warpsync => {
                 let held = instruction.operand(Role::A).or_else(|| instruction.operand(Role::Table));
                 Some(held.unwrap_or(Operand::Imm(u32::MAX)))
@@ -159,7 +160,7 @@ impl Lower<'_> {
             Some(Operand::UPred(pred, not)) => Some(condition(pred.0 & TRUE | 8, not)),
             _ => None,
         };
-        let wide = is_double(opcode);
+        let wide = is_double(opcode) || opcode as u8 == Opcode::Jmp as u8;
         let (d, to_uniform) = match instruction.operand(Role::Dst) {
             Some(Operand::Reg(reg, _)) => (self.register(reg)?, false),
             Some(Operand::UReg(reg, _)) => (Self::uniform(reg.0), true),

@@ -267,6 +267,8 @@ pub enum Detail {
     Target(i64),
     /// A convergence barrier, and where it ends.
     Barrier(u8),
+    /// Another word of a warp's state, by its number.
+    WarpWord(u8),
     /// SHFL.
     Shuffle(Shuffle),
     /// HMMA and IMMA.

@@ -1,5 +1,10 @@
 //! A warp: its rows, and its lanes' groups, which converge at barriers.
 
+mod words;
+
+use gpuvmk_isa::warp_state::{MACTIVE, MEXITED};
+
+use self::words::Words;
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend};
 
@@ -57,6 +62,7 @@ pub(crate) struct Warp {
     pub index: u32,
     /// Result of the last reduction of a CTA barrier.
     pub reduction: Reduction,
+    words: Words,
 }
 
 impl Warp {
@@ -77,6 +83,7 @@ impl Warp {
         self.count = 0;
         self.index = index;
         self.reduction = Reduction::default();
+        self.words = Words::default();
     }
 
     /// To be called before each turn. Registers are zeroed before the first one, not earlier: they are used
@@ -170,6 +177,38 @@ impl Warp {
         &mut self.barriers[usize::from(index) % BARRIERS]
     }
 
+    /// Lanes for which others wait: those that have not ended, and do not count as such.
+    #[inline(always)]
+    pub fn counted(&self) -> u32 {
+        self.live & !self.words.hidden
+    }
+
+    /// A word of its state; none for one that is not known.
+    pub fn word(&mut self, word: u8) -> Option<u32> {
+        match word {
+            MACTIVE => Some(self.group.mask),
+            MEXITED => Some(!self.counted()),
+            _ => self.words.kept(word).copied(),
+        }
+    }
+
+    /// Writes a word. False if this is not known to have a meaning: lanes that begin to run, or end, or come
+    /// back, by it.
+    pub fn set_word(&mut self, word: u8, value: u32) -> bool {
+        match word {
+            MACTIVE => value & self.live == self.group.mask,
+            MEXITED => {
+                let stays = value & self.group.mask == 0 && !value & !self.live == 0;
+                if stays {
+                    self.words.hidden = value & self.live;
+                    self.release();
+                }
+                stays
+            }
+            _ => self.words.kept(word).map(|kept| *kept = value).is_some(),
+        }
+    }
+
     /// Splits `mask` off the running group: it goes on at `pc`, the others wait for their turn where they
     /// are.
     pub fn branch(&mut self, pc: u64, mask: u32) {
@@ -214,13 +253,21 @@ impl Warp {
 
     /// Takes a group that may run.
     fn next(&mut self) {
-        self.group = self.ready.pop().unwrap_or(Group { pc: 0, mask: 0 });
+        self.group = match self.words.hidden {
+            0 => self.ready.pop(),
+            hidden => {
+                let place = self.ready.iter().rposition(|group| group.mask & hidden == 0);
+                place.map(|place| self.ready.remove(place))
+            }
+        }
+        .unwrap_or(Group { pc: 0, mask: 0 });
     }
 
     /// Lets the group that waited longest run. The others get their turns, too.
     pub fn rotate(&mut self) {
-        if !self.ready.is_empty() {
-            let oldest = self.ready.remove(0);
+        let hidden = self.words.hidden;
+        if let Some(oldest) = self.ready.iter().position(|group| group.mask & hidden == 0) {
+            let oldest = self.ready.remove(oldest);
             if self.group.mask != 0 {
                 self.ready.push(self.group);
             }
@@ -242,10 +289,14 @@ impl Warp {
     /// Makes ready who has waited long enough.
     fn release(&mut self) {
         let mut index = 0;
-        while let Some((_, wait)) = self.parked.get(index).copied() {
+        while let Some((group, wait)) = self.parked.get(index).copied() {
+            if group.mask & self.words.hidden != 0 {
+                index += 1;
+                continue;
+            }
             let required = match wait {
-                Wait::Convergence(barrier) => *self.barrier(barrier) & self.live,
-                Wait::Lanes(mask) => mask & self.live,
+                Wait::Convergence(barrier) => *self.barrier(barrier) & self.counted(),
+                Wait::Lanes(mask) => mask & self.counted(),
                 // The CTA wakes them.
                 Wait::Cta(_) => {
                     index += 1;
@@ -264,8 +315,10 @@ impl Warp {
     /// Makes ready all that wait for something; those that stand at the same instruction are one group then.
     pub fn wake(&mut self, wait: Wait) {
         let mut groups: Vec<Group> = Vec::new();
+        // A hidden group may wait for something of the same name, which means something else by now.
+        let hidden = if matches!(wait, Wait::Cta(_)) { 0 } else { self.words.hidden };
         self.parked.retain(|(group, what)| {
-            if *what != wait {
+            if *what != wait || group.mask & hidden != 0 {
                 return true;
             }
             match groups.iter_mut().find(|other| other.pc == group.pc) {

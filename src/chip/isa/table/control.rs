@@ -9,8 +9,8 @@ const NEAR: Slot = any(Role::Target, SlotKind::Target48);
 const FAR: Slot = any(Role::Target, SlotKind::Target56);
 const SYNC_TARGET: Slot = any(Role::Target, SlotKind::Target30);
 const BARRIER: Slot = any(Role::Barrier, SlotKind::Barrier(16));
-/// Barrier that BMOV moves.
-const MOVED: Slot = any(Role::Barrier, SlotKind::Barrier(24));
+/// What BMOV moves.
+const MOVED: Slot = any(Role::Barrier, SlotKind::WarpState(24));
 /// Condition besides the guard.
 const WHEN: Slot = PS0.show(Show::Used);
 /// The same of the whole warp.
@@ -36,6 +36,8 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::Brx, 0x949, SM90, WHOLE, &[WHEN, a(None), FAR], &[]),
     row(O::Brxu, 0x1958, SM90, WHOLE, &[WHEN, ua(None), FAR], &[]),
     row(O::CallAbs, 0x343, ALL, WHOLE, &[WHEN, a(None)], NO_INC),
+    row(O::CallAbs, 0x943, ONLY90, WHOLE, &[WHEN, any(Role::Target, SlotKind::Absolute56)], NO_INC),
+    row(O::Jmp, 0x14a, ONLY90, CONST, &[WHEN, any(Role::A, SlotKind::FormB(None))], &[]),
     row(O::CallRel, 0x344, TO89, WHOLE, &[WHEN, a(None), NEAR], NO_INC),
     row(O::CallRel, 0x344, SM90, WHOLE, &[WHEN, a(None), FAR], NO_INC),
     row(O::CallRel, 0x944, TO89, WHOLE, &[WHEN, NEAR], NO_INC),
@@ -44,7 +46,7 @@ pub(crate) static ROWS: &[Row] = &[
     row(O::RetRel, 0x950, SM90, WHOLE, &[WHEN, a(None), FAR], NO_DEC).fixed(&[(bits(85, 1), 0)]),
     row(O::RetAbs, 0x950, TO89, WHOLE, &[WHEN, a(None), NEAR], NO_DEC).fixed(&[(bits(85, 1), 1)]),
     row(O::RetAbs, 0x950, SM90, WHOLE, &[WHEN, a(None), FAR], NO_DEC).fixed(&[(bits(85, 1), 1)]),
-    row(O::Lepc, 0x34e, TO89, WHOLE, &[D], &[]),
+    row(O::Lepc, 0x34e, TO90, WHOLE, &[D], &[]),
     row(O::Lepc, 0x94e, SM90, WHOLE, &[D, any(Role::Target, SlotKind::Target58)], &[]),
     row(O::Bssy, 0x945, TO90, WHOLE, &[WHEN, BARRIER, SYNC_TARGET], &[]),
     row(O::Bssy, 0x945, SM100, WHOLE, &[WHEN, BARRIER, SYNC_TARGET], KIND),
@@ -64,7 +66,8 @@ pub(crate) static ROWS: &[Row] = &[
         .fixed(&[(bits(86, 1), 1)]),
     row(O::Endcollective, 0x91b, SM90, WHOLE, &[WHEN], &[]),
     row(O::BmovToReg, 0x355, ALL, WHOLE, &[D, MOVED], &[flag(K::Clear, 84)]).named("BMOV.32"),
-    row(O::BmovFromReg, 0x356, ALL, WHOLE, &[MOVED, reg(Role::Data, 32)], &[]).named("BMOV.32"),
+    row(O::BmovFromReg, 0x356, ALL, WHOLE, &[MOVED, reg(Role::Data, 32)], &[flag(K::Pquad, 84)])
+        .named("BMOV.32"),
     row(O::Bpt, 0x95c, ALL, WHOLE, &[unsigned(Role::Table, 34, 20)], &[f(K::Trap, 84, 3)]),
     row(O::Nanosleep, 0x95d, ALL, WHOLE, &[WHEN, unsigned(Role::Table, 32, 32)], &[flag(K::WarpWide, 85)]),
     row(O::Bar, 0xb1d, ALL, WHOLE, &[BAR_ID, BAR_COUNT], BAR),

@@ -5,11 +5,11 @@ use std::sync::atomic::{Ordering, fence};
 use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction};
 
-use super::context::{Flow, INSTRUCTION, put};
+use super::context::{Flow, INSTRUCTION, put, put_wide};
 use crate::cta::Arrival;
 use crate::fault::Cause;
 use crate::op::{Detail, Op, ZERO_ROW};
-use crate::row::{LANES, Row, mask as lanes, pair};
+use crate::row::{LANES, Row, low, mask as lanes, pair};
 use crate::warp::{Reduction, Wait, Warp};
 
 /// Operations that are run without lanes, too.
@@ -50,6 +50,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         (O::CallRel, Detail::Target(distance)) => {
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), mask);
         }
+        (O::Jmp, _) if op.a.row != ZERO_ROW => scatter(warp, op, pool, mask, 0),
         (O::Jmp, Detail::Target(target)) => branch(warp, next, target.cast_unsigned(), mask),
         (O::CallAbs, Detail::Target(base)) => scatter(warp, op, pool, mask, base.cast_unsigned()),
         (O::Brx | O::Brxu | O::RetRel, Detail::Target(distance)) => {
@@ -71,7 +72,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::Bsync, Detail::Barrier(barrier)) => {
             warp.group.pc = next;
-            let missing = *warp.barrier(barrier) & warp.live & !warp.group.mask;
+            let missing = *warp.barrier(barrier) & warp.counted() & !warp.group.mask;
             if missing != 0 && mask != 0 {
                 warp.park(Wait::Convergence(barrier));
             }
@@ -84,7 +85,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         (O::Warpsync | O::WarpsyncCollective, _) => {
             warp.group.pc = next;
             let required = warp.row(pool, op.b.row)[Warp::first_lane(warp.group.mask)];
-            if mask != 0 && required & warp.live & !warp.group.mask != 0 {
+            if mask != 0 && required & warp.counted() & !warp.group.mask != 0 {
                 warp.park(Wait::Lanes(required));
             }
         }
@@ -101,9 +102,25 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             put(warp, op.d, &[value; LANES], mask)?;
             return Ok(Flow::Next);
         }
+        (O::BmovToReg, Detail::WarpWord(word)) => {
+            let value = warp.word(word).ok_or(Cause::NotExecuted(op.opcode))?;
+            put(warp, op.d, &[value; LANES], mask)?;
+            return Ok(Flow::Next);
+        }
+        (O::BmovFromReg, Detail::WarpWord(word)) => {
+            let value = warp.row(pool, op.b.row)[Warp::first_lane(mask)];
+            if !warp.set_word(word, value) {
+                return Err(Cause::NotExecuted(op.opcode));
+            }
+            return Ok(Flow::Next);
+        }
+        (O::Lepc, Detail::Target(distance)) => {
+            let there = next.wrapping_add(distance.cast_unsigned());
+            put_wide(warp, op.d, &[[low(there); LANES], [low(there >> 32); LANES]], mask)?;
+            return Ok(Flow::Next);
+        }
         (O::BmovFromReg, Detail::Barrier(barrier)) => {
-            let source = if op.b.row == ZERO_ROW { op.a } else { op.b };
-            let value = warp.row(pool, source.row)[Warp::first_lane(mask)];
+            let value = warp.row(pool, op.b.row)[Warp::first_lane(mask)];
             *warp.barrier(barrier) = value;
             return Ok(Flow::Next);
         }

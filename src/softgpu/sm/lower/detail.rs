@@ -417,12 +417,20 @@ fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
         O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::Brxu | O::RetRel | O::RetAbs => {
             match instruction.operand(Role::Target) {
                 Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
+                Some(Operand::Absolute(address)) => Detail::Target(address.cast_signed()),
                 _ => Detail::Target(0),
             }
         }
-        O::Bssy | O::Bsync | O::Break | O::BmovToReg | O::BmovFromReg => {
-            Detail::Barrier(number(instruction, Role::Barrier))
-        }
+        O::Lepc => match instruction.operand(Role::Target) {
+            Some(Operand::Target(distance)) => Detail::Target(distance),
+            // Without a place it is its own.
+            _ => Detail::Target(-16),
+        },
+        O::BmovToReg | O::BmovFromReg => match number(instruction, Role::Barrier) {
+            barrier if barrier < 16 => Detail::Barrier(barrier),
+            word => Detail::WarpWord(word),
+        },
+        O::Bssy | O::Bsync | O::Break => Detail::Barrier(number(instruction, Role::Barrier)),
         O::Vote | O::Voteu => Detail::Choice(instruction.get::<Vote>() as u8, 0),
         O::Match => {
             let wide = matches!(instruction.get(), NumberType::U64);

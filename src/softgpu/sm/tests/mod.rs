@@ -5,3 +5,4 @@ mod kernels;
 mod quick;
 pub mod ram;
 mod repeat;
+mod words;

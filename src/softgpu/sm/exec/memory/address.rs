@@ -148,9 +148,11 @@ pub(in crate::exec) fn space(
     Ok(())
 }
 
-/// Global address of a byte of a lane's local memory: words of a warp's lanes lie beside each other.
+/// Global address of a byte of a lane's local memory: words of a warp's lanes lie beside each other. Negative
+/// addresses, of 32 bits, are those below the window's end.
 pub(super) fn local(context: &Context<'_>, lane: usize, address: u64) -> Result<u64, Cause> {
     let memory = context.launch.local;
+    let address = if address >> 24 == 0xff { address & (WINDOW - 1) } else { address };
     let high_start = WINDOW - u64::from(memory.high);
     let offset = if address < memory.low.into() {
         address

@@ -1,0 +1,64 @@
+//! The words of a warp's state: lanes that are hidden while others call a function.
+
+use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED};
+
+use crate::warp::{Wait, Warp};
+
+fn warp(threads: u32) -> Warp {
+    let mut warp = Warp::default();
+    warp.start(16, 0x1000, threads, 0);
+    warp
+}
+
+#[test]
+fn lanes_that_count_as_ended_do_not_run_until_they_are_back() {
+    let mut warp = warp(32);
+    warp.branch(0x2000, 0x0000_00ff);
+    assert!(warp.set_word(MEXITED, 0xffff_ff00));
+    assert_eq!(warp.word(MEXITED), Some(0xffff_ff00));
+    warp.rotate();
+    assert_eq!(warp.group.mask, 0xff, "nobody else may run");
+    // Those that are left go different ways, and meet again.
+    warp.branch(0x3000, 0x0f);
+    warp.park(Wait::Lanes(0xff));
+    assert_eq!(warp.group.mask, 0xf0);
+    warp.park(Wait::Lanes(0xff));
+    assert!(warp.is_split() || warp.group.mask == 0xff);
+    let running = warp.group.mask;
+    assert!(!warp.set_word(MEXITED, running), "lanes that run do not end by it");
+    warp.exit(running);
+    assert!(warp.set_word(MEXITED, running));
+    warp.exit(warp.group.mask);
+    assert_eq!(warp.group.mask, 0xffff_ff00, "the others are back");
+    assert_eq!(warp.group.pc, 0x1000);
+}
+
+#[test]
+fn who_waits_among_hidden_lanes_is_left_alone() {
+    let mut warp = warp(32);
+    *warp.barrier(3) = 0xff;
+    warp.branch(0x2000, 0x0f);
+    warp.park(Wait::Convergence(3));
+    warp.branch(0x3000, 0xff00);
+    assert!(warp.set_word(MEXITED, !0xff00));
+    warp.exit(0);
+    assert_eq!(warp.group.mask, 0xff00);
+    assert!(warp.set_word(MEXITED, 0));
+    assert_eq!(warp.word(MACTIVE), Some(0xff00));
+}
+
+#[test]
+fn nothing_ends_or_begins_by_a_word() {
+    let mut warp = warp(8);
+    assert_eq!(warp.word(MEXITED), Some(0xffff_ff00));
+    assert!(warp.set_word(MACTIVE, !0xffff_ff00));
+    assert!(warp.set_word(MACTIVE, u32::MAX), "lanes that there are not do not run");
+    assert!(!warp.set_word(MACTIVE, 0x0f));
+    assert!(!warp.set_word(MEXITED, 0), "lanes that there are not cannot come back");
+    assert_eq!(warp.word(99), None);
+    assert!(!warp.set_word(99, 0));
+    assert!(warp.set_word(FIRST + 4, 7));
+    assert_eq!(warp.word(FIRST + 4), Some(7));
+    warp.start(16, 0, 32, 0);
+    assert_eq!((warp.word(FIRST + 4), warp.word(MEXITED)), (Some(0), Some(0)));
+}
