@@ -218,6 +218,7 @@ impl ExecutorBench {
         let all = HostMapping { va: GpuVa(0), pages, page_shift: 21, target, read_only: false, kind: 0 };
         gpu.update_space(space, &[], &[all], 1 << 20).expect("mapped");
         let spec = ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(EX_RING),
             gpfifo_entries_log2: 9,

@@ -97,6 +97,7 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
     let space = rig.driver.create_space().unwrap();
     rig.driver.update_space(space, &[], &[page(VA, start, 4096)], u64::MAX).unwrap();
     let spec = ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(VA + RING),
         gpfifo_entries_log2: 6,
@@ -272,6 +273,7 @@ fn tables_and_channels_cost_the_card_few_accesses() {
     assert_eq!(mapped, (2, 2));
     let made = accesses(&mut rig, &mut |driver| {
         let spec = ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(VA + RING),
             gpfifo_entries_log2: 6,

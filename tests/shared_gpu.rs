@@ -232,6 +232,7 @@ fn wrong_mapping_past_the_checks_is_seen_by_the_ledger() {
     };
     driver.update_space(space, &[], &[run], u64::MAX).unwrap();
     let spec = ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(VRAM_VA + 0x1000),
         gpfifo_entries_log2: 6,

@@ -80,6 +80,7 @@ impl<'a> Bench<'a> {
         ];
         gpu.update_space(space, &[], &map, u64::MAX).expect("pages to map");
         let spec = ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(VRAM_VA + RING),
             gpfifo_entries_log2: ENTRIES_LOG2,

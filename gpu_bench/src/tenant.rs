@@ -140,6 +140,7 @@ impl Tenant {
         self.put = 0;
         let start = Instant::now();
         let channel = self.driver.create_channel(ChannelSpec {
+            context_of: None,
             space: self.space,
             gpfifo: GpuVa(RAM_VA + RING),
             gpfifo_entries_log2: 9,

@@ -12,7 +12,7 @@ use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_scheduler::share::Share;
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -183,6 +183,8 @@ pub enum Request {
         userd: GuestVram,
         /// Engines that it gets contexts for.
         engines: EngineSet,
+        /// A channel of the same tenant with whose graphics context it works too.
+        context_of: Option<GuestChannel>,
     },
     /// Give a channel up. Its number is free at once; hardware lets it go later, and until then it counts
     /// against [`Welcome::channels`].

@@ -17,6 +17,9 @@ pub struct GspChannel {
     pub userd: u64,
     /// Engines that it can use; the first is the one whose runlist it is on.
     pub engines: EngineSet,
+    /// A channel with whose graphics context it works too, as the channels of a group do that share one: what
+    /// launches need is set up by any of them for all.
+    pub context_of: Option<GuestChannel>,
 }
 
 /// Why the back cannot have a channel or an object. The driver gets a status, and goes on.

@@ -1,8 +1,8 @@
 //! The parts of a channel.
 
-use super::SpaceHandle;
+use super::{GpuError, SpaceHandle};
 use gpuvmk_chip::EngineSet;
-use gpuvmk_chip::addr::{GpuVa, HostVram};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
 
 /// The parts of a host channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,4 +17,16 @@ pub struct ChannelSpec {
     pub userd: HostVram,
     /// Engines that it gets contexts for.
     pub engines: EngineSet,
+    /// A channel with whose graphics context it works too: what launches need is set up by any of them for all.
+    pub context_of: Option<HostChannel>,
+}
+
+impl ChannelSpec {
+    /// For drivers that give each channel a context of its own.
+    ///
+    /// # Errors
+    /// It is to share one.
+    pub fn has_own_context(&self) -> Result<(), GpuError> {
+        if self.context_of.is_some() { Err(GpuError::NoSharedContext) } else { Ok(()) }
+    }
 }

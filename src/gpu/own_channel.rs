@@ -61,6 +61,7 @@ impl OwnChannel {
         (engine, class): (Engine, u16),
     ) -> Result<Self, GpuError> {
         let channel = driver.create_channel(ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(place.va(place.ring)),
             gpfifo_entries_log2: place.ring_log2,

@@ -250,6 +250,7 @@ impl Control<FermiChannels> {
     fn create(&mut self, id: GuestChannel, block: &InstanceBlock, host: &Host<'_>) -> Result<bool, FailSafe> {
         let Some(space) = self.spaces.acquire(block.page_directory, host)? else { return Ok(false) };
         let request = Request::CreateChannel {
+            context_of: None,
             channel: id,
             space,
             gpfifo: block.gpfifo,

@@ -71,6 +71,13 @@ impl Control<GspChannels> {
             return Ok(Err(ChannelRefusal::Exhausted));
         };
         let userd = GuestVram(channel.userd);
+        // What is not there, or has no graphics, has no graphics context.
+        let context_of = channel.context_of.filter(|other| {
+            self.chip.slot(*other).is_some_and(|known| known.engines.contains(Engine::Graphics.into()))
+        });
+        if context_of != channel.context_of {
+            return Ok(Err(ChannelRefusal::Invalid));
+        }
         let request = Request::CreateChannel {
             channel: slot,
             space,
@@ -78,6 +85,7 @@ impl Control<GspChannels> {
             gpfifo_entries_log2: channel.gpfifo_entries_log2,
             userd,
             engines: channel.engines,
+            context_of,
         };
         self.begin_userd(userd, USERD_SIZE, host)?;
         if let Err(refusal) = answer(host.request(&request))? {

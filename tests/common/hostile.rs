@@ -188,6 +188,7 @@ impl Op {
             Self::CreateSpace(space) => Request::CreateSpace(SpaceId(space)),
             Self::DestroySpace(space) => Request::DestroySpace(SpaceId(space)),
             Self::Create { id, space, userd, ring, log2, engines } => Request::CreateChannel {
+                context_of: None,
                 channel: GuestChannel(id),
                 space: SpaceId(space),
                 gpfifo: GpuVa(ring),

@@ -145,6 +145,7 @@ impl Tenant {
             _ => EngineSet::GRAPHICS,
         };
         let create = Request::CreateChannel {
+            context_of: None,
             channel: GuestChannel(id),
             space: SpaceId(0),
             gpfifo: GpuVa(VRAM_VA + base + RING),

@@ -94,6 +94,7 @@ fn channel() -> impl Strategy<Value = GspChannel> {
     let userd = prop_oneof![Just(4u64 << 20), Just(VRAM - 0x200), Just(VRAM), any::<u64>()];
     (directory, va(), 0u8..24, userd, engines).prop_map(
         |(page_directory, gpfifo, gpfifo_entries_log2, userd, engines)| GspChannel {
+            context_of: None,
             page_directory,
             gpfifo: GpuVa(gpfifo),
             gpfifo_entries_log2,

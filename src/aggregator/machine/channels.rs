@@ -87,12 +87,30 @@ impl Machine {
         if !present.contains(shape.engines) {
             return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
         }
+        let context_of = match shape.context_of {
+            None => None,
+            Some(other) => {
+                let known = owner.channels.get(usize::from(other.0)).and_then(Option::as_ref);
+                let known = known.filter(|known| {
+                    let with_graphics = |engines: EngineSet| engines.contains(Engine::Graphics.into());
+                    with_graphics(known.engines) && with_graphics(shape.engines)
+                });
+                let host = known.ok_or_else(|| {
+                    Refusal::new(
+                        RefusalKind::BadId,
+                        format!("channel {} cannot share a graphics context with {}", id.0, other.0),
+                    )
+                })?;
+                Some(host.host)
+            }
+        };
         let made = self.hardware.driver.advance_channel(ChannelSpec {
             space: space.handle,
             gpfifo: shape.gpfifo,
             gpfifo_entries_log2: shape.gpfifo_entries_log2,
             userd,
             engines: shape.engines,
+            context_of,
         })?;
         let Some(host) = made else { return Ok(Progress::Waits) };
         self.hardware.own_channel(host, tenant);

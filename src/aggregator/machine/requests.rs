@@ -92,9 +92,18 @@ impl Machine {
             Request::UpdateSpace { space, unmap, map } => {
                 return self.update_space(tenant, space, &unmap, map, now);
             }
-            Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
+            Request::CreateChannel {
+                channel,
+                space,
+                gpfifo,
+                gpfifo_entries_log2,
+                userd,
+                engines,
+                context_of,
+            } => {
                 let id = channel;
-                let shape = ChannelShape { id, space, gpfifo, gpfifo_entries_log2, userd, engines };
+                let shape =
+                    ChannelShape { id, space, gpfifo, gpfifo_entries_log2, userd, engines, context_of };
                 return self.start_job(tenant, Job::Channel(shape), now);
             }
             Request::DestroyChannel(channel) => self.destroy_channel(tenant, channel, now)?,

@@ -108,6 +108,7 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
 fn furnish(link: &dyn AggregatorLink) {
     let channel = GuestChannel(0);
     let create = Request::CreateChannel {
+        context_of: None,
         channel,
         space: SpaceId(0),
         gpfifo: GpuVa(0),

@@ -37,6 +37,8 @@ pub struct ChannelShape {
     pub(crate) userd: GuestVram,
     /// Engines that it has contexts for.
     pub(crate) engines: EngineSet,
+    /// The channel whose graphics context it shares.
+    pub(crate) context_of: Option<GuestChannel>,
 }
 
 /// Changes of an address space.

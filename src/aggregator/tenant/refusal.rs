@@ -33,7 +33,7 @@ impl From<GpuError> for Refusal {
     fn from(error: GpuError) -> Self {
         let kind = match &error {
             GpuError::Exhausted { .. } => RefusalKind::Exhausted,
-            GpuError::NoClass { .. } => RefusalKind::Class,
+            GpuError::NoClass { .. } | GpuError::NoSharedContext => RefusalKind::Class,
             GpuError::Dma(_) | GpuError::Unmappable(_) => RefusalKind::OutsidePartition,
             GpuError::Rm(error) if error.is_shortage() => RefusalKind::Exhausted,
             GpuError::Rm(_)

@@ -82,7 +82,9 @@ struct WireChannel {
     engines: U64,
     space: U16,
     gpfifo_entries_log2: u8,
-    reserved: [u8; 5],
+    reserved: u8,
+    /// The channel's number and 1; 0: none.
+    context_of: U32,
 }
 
 const _: () = assert!(size_of::<WireHello>() == 136);
@@ -122,7 +124,15 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
                 out.extend_from_slice(wire_mapping(mapping).as_bytes());
             }
         }
-        Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
+        Request::CreateChannel {
+            channel,
+            space,
+            gpfifo,
+            gpfifo_entries_log2,
+            userd,
+            engines,
+            context_of,
+        } => {
             head(kind::CREATE_CHANNEL, channel.0.into(), 0);
             let wire = WireChannel {
                 gpfifo: gpfifo.0.into(),
@@ -130,7 +140,8 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
                 engines: engines.bits().into(),
                 space: space.0.into(),
                 gpfifo_entries_log2: *gpfifo_entries_log2,
-                reserved: [0; 5],
+                reserved: 0,
+                context_of: context_of.map_or(0, |channel| u32::from(channel.0).saturating_add(1)).into(),
             };
             out.extend_from_slice(wire.as_bytes());
         }
@@ -219,6 +230,10 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
                 gpfifo_entries_log2: wire.gpfifo_entries_log2,
                 userd: GuestVram(wire.userd.get()),
                 engines: engines(wire.engines.get(), kind)?,
+                context_of: match wire.context_of.get() {
+                    0 => None,
+                    number => Some(GuestChannel(id(number.saturating_sub(1), kind, "channel number")?)),
+                },
             })
         }
         kind::DESTROY_CHANNEL => empty(Request::DestroyChannel(channel()?)),

@@ -85,8 +85,9 @@ fn request_strategy() -> impl Strategy<Value = Request> {
                 unmap,
                 map
             }),
-        (channel.clone(), any::<(u16, u64, u8, u64)>(), engines.clone()).prop_map(
-            |(channel, (space, gpfifo, log2, userd), engines)| Request::CreateChannel {
+        (channel.clone(), any::<(u16, u64, u8, u64)>(), engines.clone(), any::<Option<u16>>()).prop_map(
+            |(channel, (space, gpfifo, log2, userd), engines, context_of)| Request::CreateChannel {
+                context_of: context_of.map(GuestChannel),
                 channel,
                 space: SpaceId(space),
                 gpfifo: GpuVa(gpfifo),

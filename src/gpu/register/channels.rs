@@ -115,6 +115,7 @@ impl Channels {
         spec: ChannelSpec,
         addresses: ChannelAddresses,
     ) -> Result<HostChannel, GpuError> {
+        spec.has_own_context()?;
         let channel = (FIRST..CHANNELS)
             .map(HostChannel)
             .find(|channel| !self.channels.contains_key(channel))

@@ -119,6 +119,7 @@ fn channels_run_out_cleanly_and_their_memory_comes_back() {
     let space = driver.create_space().expect("a space");
     let before = driver.memory.free_bytes();
     let spec = ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(0x10_0000),
         gpfifo_entries_log2: 10,
@@ -148,6 +149,7 @@ fn preemption_of_an_idle_channel_is_reported() {
     let mut driver = driver();
     let space = driver.create_space().expect("a space");
     let spec = ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(0x10_0000),
         gpfifo_entries_log2: 10,
@@ -231,6 +233,7 @@ fn faulting(driver: &mut RegisterDriver, window: &Mapping, userd: u64) -> HostCh
     let base = driver.info().tenant_vram;
     window.write_u32(userd + USERD_GP_PUT, 1).expect("inside");
     let spec = ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(0x10_0000),
         gpfifo_entries_log2: 10,

@@ -101,6 +101,7 @@ impl Rig {
 
     fn channel(&mut self, space: SpaceHandle, engines: EngineSet) -> Result<HostChannel, GpuError> {
         self.driver.create_channel(ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(0x1_1000),
             gpfifo_entries_log2: 10,

@@ -157,7 +157,14 @@ fn gpfifo(
     if begun.is_some() && !rm.kernel_channels.has_room() {
         return Err(Status::NoFreeFifos);
     }
-    let token = rm.channels.create(back, &rm.config, checked, page_directory)?;
+    let named = |handle| Id { client: wanted.id.client, handle };
+    let parent = named(wanted.parent);
+    let context = match rm.objects.get(parent)?.kind {
+        Kind::ChannelGroup { .. } if parameters.share == 0 => Some(parent),
+        Kind::ChannelGroup { .. } => Some(named(parameters.share)),
+        _ => None,
+    };
+    let token = rm.channels.create(back, &rm.config, (checked, context), page_directory)?;
     if let Some(notifier) = parameters.notifier {
         rm.notifiers.set(token, notifier);
     }

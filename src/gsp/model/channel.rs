@@ -38,6 +38,8 @@ enum State {
 struct Channel {
     slot: Option<GuestChannel>,
     wanted: Wanted,
+    /// What it shares its graphics context by: a share of its group's, or the group.
+    context: Option<Id>,
     state: State,
 }
 
@@ -192,7 +194,7 @@ impl Channels {
         &mut self,
         back: &dyn GspBackend,
         config: &GspConfig,
-        wanted: Wanted,
+        (wanted, context): (Wanted, Option<Id>),
         page_directory: Option<PhysicalAddress>,
     ) -> Result<Token, Status> {
         let runlist = wanted.runlist;
@@ -218,9 +220,11 @@ impl Channels {
                     .find(|slot| !self.slots.contains_key(slot))
                     .ok_or(Status::NoFreeFifos)?;
                 let Wanted { userd, engines, .. } = wanted;
+                let context_of = context.filter(|_| engines.contains(Engine::Graphics.into()));
+                let context_of = context_of.and_then(|context| self.slot_with(context));
                 back.create_channel(
                     slot,
-                    GspChannel { page_directory, gpfifo, gpfifo_entries_log2, userd, engines },
+                    GspChannel { page_directory, gpfifo, gpfifo_entries_log2, userd, engines, context_of },
                 )
                 .map_err(status)?;
                 self.slots.insert(slot, token);
@@ -228,8 +232,16 @@ impl Channels {
                 Some(slot)
             }
         };
-        self.table.insert(token, Channel { slot, wanted, state: State::Idle });
+        self.table.insert(token, Channel { slot, wanted, context, state: State::Idle });
         Ok(token)
+    }
+
+    /// The slot of a channel that has a graphics context by that share or group.
+    fn slot_with(&self, context: Id) -> Option<GuestChannel> {
+        let has_it = |channel: &&Channel| {
+            channel.context == Some(context) && channel.wanted.engines.contains(Engine::Graphics.into())
+        };
+        self.table.values().filter(has_it).find_map(|channel| channel.slot)
     }
 
     /// Makes an object on a channel.

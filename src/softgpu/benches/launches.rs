@@ -92,6 +92,7 @@ impl Guest {
         let all = HostMapping { va: GpuVa(0), pages, page_shift: 21, target, read_only: false, kind: 0 };
         gpu.update_space(space, &[], &[all], 1 << 20).unwrap();
         let spec = ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(RING),
             gpfifo_entries_log2: RING_ENTRIES_LOG2,

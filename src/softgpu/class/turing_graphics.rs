@@ -5,6 +5,7 @@
 //! thousands of such methods. What would draw is refused: what does nothing would look like a result.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compute::{self, Compute, Work};
@@ -22,6 +23,9 @@ use gpuvmk_chip::stream::Method;
 
 /// Number of words of the saved state: classes, notifier, and the state of each class.
 const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS + compute::SAVED_WORDS;
+
+/// The words of the saved state before those of the compute class.
+const BEFORE_COMPUTE: usize = SAVED_WORDS - compute::SAVED_WORDS;
 
 /// Number of bytes of the image before the state: the header that the context loader reads.
 const STATE_OFFSET: u64 = 0x100;
@@ -316,6 +320,11 @@ impl Model for TuringGraphics {
         }
         self.grids.load(&mut words);
         self.mme = None;
+    }
+
+    fn setup(&self) -> Option<Range<usize>> {
+        let word = |word: usize| (BEFORE_COMPUTE + word) * 4;
+        Some(word(compute::SETUP.start)..word(compute::SETUP.end))
     }
 
     fn take_out(&mut self) -> Option<Box<dyn Any + Send>> {

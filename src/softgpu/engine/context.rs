@@ -19,6 +19,10 @@ use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::gf100::ramin::{COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, aperture};
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 
+/// Offset in a graphics image of an address in VRAM: that of the image which has what launches need and is set
+/// up once. 0: this one has it.
+pub(crate) const SETUP_POINTER: u64 = 8;
+
 /// Largest number of patch list entries that are applied. The list's page has room for as many.
 const MAX_PATCHES: u32 = 512;
 
@@ -134,6 +138,15 @@ impl Image {
                 missed.map_err(|_| self.physical(*aperture, address, AccessKind::Write))
             }
         }
+    }
+
+    /// The image that has the launch setup, if this one names another.
+    pub(super) fn with_setup(&self, system: &MemorySystem) -> Result<Option<Self>, MmuFault> {
+        let mut address = [0; 8];
+        self.read(system, SETUP_POINTER, &mut address)?;
+        let address = u64::from_le_bytes(address);
+        let home = Home::Physical(Aperture::Vram);
+        Ok((address != 0).then_some(Self { home, address, ..*self }))
     }
 
     /// The patch list of a graphics image.

@@ -15,5 +15,6 @@ pub(crate) mod model;
 pub(crate) mod not_executed;
 pub(crate) mod owner;
 mod seat;
+mod shared_image;
 pub(crate) mod unit;
 mod work_time;

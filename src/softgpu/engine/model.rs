@@ -2,6 +2,7 @@
 //! clock, and whether it has to pause.
 
 use std::any::Any;
+use std::ops::Range;
 
 use super::control::Control;
 use super::crew::Crew;
@@ -87,6 +88,11 @@ pub(crate) trait Model: Send + std::fmt::Debug {
 
     /// Where in the image the context begins.
     fn image_offset(&self) -> u64;
+
+    /// The bytes of what [`Model::save`] gives that several channels may share: what is set up once for launches.
+    fn setup(&self) -> Option<Range<usize>> {
+        None
+    }
 
     /// Takes out what is under way and too large for the image, such as a grid. It is kept for the context
     /// until [`Model::load`] and [`Model::put_back`]; whoever loads an image without it has lost it.

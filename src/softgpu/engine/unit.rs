@@ -16,6 +16,7 @@ use super::model::{Effects, Model, Progress, Refusal, Run};
 use super::not_executed::NotExecuted;
 use super::owner::Owner;
 use super::seat::Seat;
+use super::shared_image::SharedImage;
 use super::work_time::WorkTime;
 use crate::events::Events;
 use crate::mmu::AddressSpace;
@@ -71,7 +72,7 @@ pub(crate) enum Executed {
 #[derive(Debug)]
 struct Resident {
     owner: Owner,
-    image: Image,
+    image: SharedImage,
 }
 
 /// What is taken out of the seat for work: the engine's state and its owner.
@@ -266,7 +267,7 @@ impl Unit {
     fn save(&self, system: &MemorySystem, parts: &mut Parts) -> Result<(), (Option<HostChannel>, MmuFault)> {
         self.channel.store(0, Ordering::Release);
         let Some(resident) = parts.resident.take() else { return Ok(()) };
-        let saved = resident.image.write(system, parts.model.image_offset(), &parts.model.save());
+        let saved = resident.image.save(system, parts.model.as_ref());
         if let Some(work) = parts.model.take_out() {
             self.kept.put(resident.owner, work);
         }
@@ -283,13 +284,12 @@ impl Unit {
             reason: FaultReason::NoChannel,
         })?;
         let image = Image::of(system, self.engine, channel, &block)?;
-        let mut bytes = vec![0; parts.model.image_size()];
-        image.read(system, parts.model.image_offset(), &mut bytes)?;
         let patches = match self.engine {
             Engine::Graphics => image.patches(system)?,
             _ => Vec::new(),
         };
-        parts.model.load(&bytes);
+        let image = SharedImage::of(system, image, parts.model.as_ref())?;
+        image.load(system, parts.model.as_mut())?;
         if let Some(work) = self.kept.take(owner) {
             parts.model.put_back(work);
         }
@@ -314,7 +314,8 @@ impl Unit {
         self.work_with(|parts| {
             let block = read_instance(&system.memory, instance).unwrap_or([0; INSTANCE_READ]);
             let image = Image::of(system, self.engine, None, &block)?;
-            let saved = image.write(system, parts.model.image_offset(), &parts.model.save());
+            let saved =
+                SharedImage::of(system, image, parts.model.as_ref())?.save(system, parts.model.as_ref());
             self.drop_resident(parts);
             saved
         })

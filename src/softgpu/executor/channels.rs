@@ -4,13 +4,14 @@
 //! A channel on the graphics runlist has graphics behind subchannels 0 to 3 and copy engine 0 behind 4; a
 //! copy channel has its engine behind 0 to 4. Behind 5 to 7 is no hardware.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Preemption;
 use crate::chip::GH100;
 use crate::class::{turing_copy, turing_graphics};
 use crate::core::Core;
-use crate::engine::context::context_pointer;
+use crate::engine::context::{SETUP_POINTER, context_pointer};
 use crate::events::driver_number;
 use crate::fifo::ramfc::{compose, engine_number};
 use gpuvmk_backend::{Backend, EngineBackend};
@@ -49,6 +50,8 @@ struct Channel {
     space: SpaceHandle,
     userd: HostVram,
     engines: EngineSet,
+    /// The channel, perhaps a former one, in whose host memory its launch setup is.
+    context: HostChannel,
     enabled: bool,
     objects: BTreeSet<u32>,
 }
@@ -57,6 +60,8 @@ struct Channel {
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     channels: BTreeMap<HostChannel, Channel>,
+    /// The channels, former ones too, that have the launch setup of some, and of how many.
+    contexts: BTreeMap<HostChannel, u32>,
     runlist: Vec<HostChannel>,
 }
 
@@ -143,9 +148,32 @@ fn write_instance(
     Ok(())
 }
 
+/// Has a channel's graphics image name that of another channel for the launch setup.
+fn share_setup(core: &Core, channel: HostChannel, with: HostChannel) -> Result<(), GpuError> {
+    let graphics = GH100.engines.iter().position(|row| row.engine == Engine::Graphics);
+    let place = image(graphics.map_or(0, |place| place as u64));
+    let target = slot(channel).saturating_add(place).saturating_add(SETUP_POINTER);
+    write(core, target, &slot(with).saturating_add(place).to_le_bytes())
+}
+
 impl Channels {
     fn get(&self, channel: HostChannel) -> Result<&Channel, GpuError> {
         self.channels.get(&channel).ok_or_else(|| no_such(channel))
+    }
+
+    /// True while a channel of this number is there, or others have their launch setup in its memory.
+    fn is_in_use(&self, channel: HostChannel) -> bool {
+        self.channels.contains_key(&channel) || self.contexts.contains_key(&channel)
+    }
+
+    /// Where the launch setup of a channel is with which a new one shares it.
+    fn context_of(&self, other: HostChannel, spec: &ChannelSpec) -> Result<HostChannel, GpuError> {
+        let known = self.get(other)?;
+        let with_graphics = |engines: EngineSet| engines.contains(Engine::Graphics.into());
+        if !with_graphics(known.engines) || !with_graphics(spec.engines) {
+            return Err(GpuError::Invalid(format!("Channel {} has no graphics context to share", other.0)));
+        }
+        Ok(known.context)
     }
 
     pub(super) fn any_in(&self, space: SpaceHandle) -> bool {
@@ -167,16 +195,25 @@ impl Channels {
         let routing = routing(engines)?;
         let channel = (FIRST..GH100.channels)
             .map(HostChannel)
-            .find(|channel| !self.channels.contains_key(channel))
+            .find(|channel| !self.is_in_use(*channel))
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
+        let context = match spec.context_of {
+            None => channel,
+            Some(other) => self.context_of(other, spec)?,
+        };
         write_instance(core, channel, spec, routing)?;
+        if context != channel {
+            share_setup(core, channel, context)?;
+        }
         zero(core, userd.0, USERD_SIZE)?;
         core.enable_channel(driver_number(channel), false);
         let instance = PhysicalAddress { aperture: Aperture::Vram, address: slot(channel) };
         core.bind_channel(driver_number(channel), Some(instance));
         let objects = BTreeSet::new();
-        let new = Channel { space: spec.space, userd, engines, enabled: false, objects };
+        let new = Channel { space: spec.space, userd, engines, context, enabled: false, objects };
         self.channels.insert(channel, new);
+        let users = self.contexts.entry(context).or_default();
+        *users = users.saturating_add(1);
         Ok(channel)
     }
 
@@ -220,12 +257,18 @@ impl Channels {
     }
 
     pub(super) fn destroy(&mut self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
-        self.channels.remove(&channel).ok_or_else(|| no_such(channel))?;
+        let gone = self.channels.remove(&channel).ok_or_else(|| no_such(channel))?;
         self.runlist.retain(|listed| *listed != channel);
         core.enable_channel(driver_number(channel), false);
         core.set_runlist(self.runlist.iter().copied());
         // Waits until it is off; a copy under way ends within some tens of KiB.
         core.bind_channel(driver_number(channel), None);
+        if let Entry::Occupied(mut users) = self.contexts.entry(gone.context) {
+            match users.get().saturating_sub(1) {
+                0 => drop(users.remove()),
+                left => *users.get_mut() = left,
+            }
+        }
         Ok(())
     }
 

@@ -229,6 +229,7 @@ fn tenants_do_not_meet_the_channel() {
         let own = bench.own();
         let space = bench.gpu.create_space().unwrap();
         let spec = ChannelSpec {
+            context_of: None,
             space,
             gpfifo: GpuVa(0x10_0000),
             gpfifo_entries_log2: 6,

@@ -11,6 +11,7 @@ use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
 
 fn create(n: u16, engines: EngineSet) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(n),
         space: SpaceId(0),
         gpfifo: GpuVa(GPFIFO),

@@ -185,6 +185,7 @@ impl<B: GspBackend> GspDriver<B> {
     /// A channel as the virtual GSP would ask for it.
     pub fn wish(slot: u16, engines: EngineSet) -> GspChannel {
         GspChannel {
+            context_of: None,
             page_directory: vram(Tables::ROOT),
             gpfifo: GpuVa(VRAM_VA + Self::base(slot) + RING),
             gpfifo_entries_log2: RING_LOG2,

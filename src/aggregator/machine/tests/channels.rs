@@ -8,6 +8,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostErr
 fn channel_with_bad_shape_is_refused() {
     let (mut machine, fake, a, _) = two_tenants();
     let shape = |userd, gpfifo, log2, engines| Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(1),
         space: SpaceId(0),
         gpfifo: GpuVa(gpfifo),
@@ -30,6 +31,26 @@ fn channel_with_bad_shape_is_refused() {
 
     for request in bad {
         refused(&mut machine, a, request);
+    }
+    // No channel, itself, no number of a channel; and a channel without graphics.
+    let graphics = EngineSet::GRAPHICS;
+    for (other, engines) in [(7, graphics), (1, graphics), (60_000, graphics), (0, EngineSet::COPY1)] {
+        let Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, .. } =
+            shape(0x2000, 0, 9, none)
+        else {
+            panic!("a channel is made")
+        };
+        let context_of = Some(GuestChannel(other));
+        let request = Request::CreateChannel {
+            context_of,
+            channel,
+            space,
+            gpfifo,
+            gpfifo_entries_log2,
+            userd,
+            engines,
+        };
+        assert_eq!(refused(&mut machine, a, request), RefusalKind::BadId, "{other}");
     }
 
     assert_eq!(fake.state().channels.len(), 2);

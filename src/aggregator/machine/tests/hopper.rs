@@ -29,6 +29,7 @@ fn hopper() -> (Machine, Fake, TenantId, TenantId) {
 
 fn channel(id: u16, userd: u64, gpfifo: u64, engines: EngineSet) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(id),
         space: SpaceId(0),
         gpfifo: GpuVa(gpfifo),

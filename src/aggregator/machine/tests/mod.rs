@@ -77,6 +77,7 @@ fn furnish(machine: &mut Machine, tenant: TenantId) {
 
 fn create_channel(id: u16) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(id),
         space: SpaceId(0),
         gpfifo: GpuVa(0x10_0000),

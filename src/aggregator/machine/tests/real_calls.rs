@@ -195,6 +195,7 @@ fn scattered(pages: u64) -> Vec<GuestMapping> {
 
 fn channel(id: u16, engines: EngineSet) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(id),
         space: SpaceId(0),
         gpfifo: GpuVa(0x1_1000),

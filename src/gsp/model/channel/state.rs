@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::abi::values::ChannelParameters;
+use crate::abi::values::{ChannelParameters, Id};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
@@ -41,6 +41,9 @@ pub struct ChannelState {
     pub engine: Engine,
     /// VRAM address of its USERD.
     pub userd: u64,
+    /// What it shares its graphics context by: client and handle of a share of its group's, or of the group.
+    #[serde(default)]
+    pub context: Option<(u32, u32)>,
     /// Its ring.
     pub ring: Option<RingState>,
     /// What it does.
@@ -89,7 +92,7 @@ impl Channels {
         // The slots follow from the channels.
         let Self { table, slots: _, next_slot, held, positions } = self;
         let channel = |(token, channel): (&Token, &Channel)| {
-            let Channel { slot, wanted, state } = *channel;
+            let Channel { slot, wanted, context, state } = *channel;
             // Its number is known by now, and the engines are those of its runlist.
             // What its driver's kernel told it is not kept: such a channel does not go on.
             let Wanted { runlist: _, chid: _, engine, engines: _, userd, ring, own_ring: _ } = wanted;
@@ -99,6 +102,7 @@ impl Channels {
                 slot,
                 engine,
                 userd,
+                context: context.map(|Id { client, handle }| (client, handle)),
                 ring: ring.map(|(address, entries_log2)| RingState { address: address.0, entries_log2 }),
                 phase: match state {
                     State::Idle => Phase::Idle,
@@ -201,5 +205,6 @@ fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Cha
         Phase::Scheduled => State::Scheduled,
         Phase::Stopped => State::Stopped,
     };
-    same.then_some(Channel { slot: saved.slot, wanted, state })
+    let context = saved.context.map(|(client, handle)| Id { client, handle });
+    same.then_some(Channel { slot: saved.slot, wanted, context, state })
 }

@@ -244,6 +244,7 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
     assert_eq!((graphics, copy, object), (0, 0, 0));
     let page_directory = PhysicalAddress { aperture: Aperture::Vram, address: 0x123_4000 };
     let expected = |gpfifo, userd, engines| GspChannel {
+        context_of: None,
         page_directory,
         gpfifo: GpuVa(gpfifo),
         gpfifo_entries_log2: 10,

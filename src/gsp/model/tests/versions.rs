@@ -154,6 +154,7 @@ fn channels_run_over_page_tables_that_only_the_reserved_range_tells_of() {
     let driver = working();
 
     let expected = GspChannel {
+        context_of: None,
         page_directory: PhysicalAddress { aperture: Aperture::Vram, address: 0x10_0000 },
         gpfifo: GpuVa(0x1_1000),
         gpfifo_entries_log2: 10,

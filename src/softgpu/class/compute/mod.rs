@@ -10,6 +10,8 @@ mod launch;
 mod state;
 mod view;
 
+use std::ops::Range;
+
 use gpuvmk_chip::compute::{self, ComputeClass};
 use gpuvmk_chip::gh100::methods::compute as methods;
 use gpuvmk_chip::gh100::methods::compute::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
@@ -22,6 +24,9 @@ use crate::engine::model::{Effects, Progress, Refusal, Run};
 
 /// Number of words of the saved state: the class's, and whether a grid is under way.
 pub(super) const SAVED_WORDS: usize = state::SAVED_WORDS + 1;
+
+/// The words of the saved state that the channels of a group share.
+pub(super) const SETUP: Range<usize> = state::SETUP;
 
 /// State of the class.
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
 //! What methods of the compute class set for launches.
 
+use std::ops::Range;
+
 use gpuvmk_chip::gh100::methods::compute as m;
 
 /// Methods whose data is kept, in the order in which it is saved.
@@ -17,6 +19,10 @@ const KEPT: [u16; SAVED_WORDS] = [
     m::SET_INLINE_QMD_ADDRESS_A,
     m::SET_INLINE_QMD_ADDRESS_B,
 ];
+
+/// Those that are set up once, for all channels that share a graphics context: windows and local memory. What
+/// the next launch is of is a channel's own.
+pub(super) const SETUP: Range<usize> = 1..10;
 
 /// Number of words of the saved state.
 pub(super) const SAVED_WORDS: usize = 12;

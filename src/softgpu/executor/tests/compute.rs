@@ -1,5 +1,6 @@
 //! Compute grids: machine code of our own kernels, launched as drivers do.
 
+mod groups;
 mod hostile;
 
 use super::rig::*;

@@ -58,6 +58,7 @@ fn scrubbed_memory_is_zero_for_everybody() {
 
 fn spec(space: SpaceHandle) -> ChannelSpec {
     ChannelSpec {
+        context_of: None,
         space,
         gpfifo: GpuVa(0x1000),
         gpfifo_entries_log2: 6,

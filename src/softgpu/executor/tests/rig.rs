@@ -124,6 +124,16 @@ impl Rig {
 
     /// A channel that is neither enabled nor listed.
     pub fn idle_channel(&mut self, space: SpaceHandle, engines: EngineSet) -> Channel {
+        self.idle_channel_with(space, engines, None)
+    }
+
+    /// The same, with the graphics context of another one.
+    pub fn idle_channel_with(
+        &mut self,
+        space: SpaceHandle,
+        engines: EngineSet,
+        context_of: Option<HostChannel>,
+    ) -> Channel {
         let (ring, userd, push) = (self.alloc(0x1000), self.alloc(0x1000), self.alloc(PUSH_SIZE));
         let index = self.rings;
         self.rings += 1;
@@ -131,6 +141,7 @@ impl Rig {
         self.map(space, ring_va, ring, 0x1000);
         self.map(space, push_va, push, PUSH_SIZE);
         let spec = ChannelSpec {
+            context_of,
             space,
             gpfifo: GpuVa(ring_va),
             gpfifo_entries_log2: RING_ENTRIES_LOG2,

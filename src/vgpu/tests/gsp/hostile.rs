@@ -58,6 +58,7 @@ fn perform(f: &Gsp, step: Step) {
     match step {
         Step::Create(slot, root, userd, log2, engines) => {
             let channel = GspChannel {
+                context_of: None,
                 page_directory: vram(root),
                 gpfifo: GpuVa(userd),
                 gpfifo_entries_log2: log2,

@@ -46,6 +46,7 @@ fn gsp_with(format: Gmmu, config: MediatorConfig, shifts: &[u8], va_bits: u8) ->
 
 fn channel(space: usize) -> GspChannel {
     GspChannel {
+        context_of: None,
         page_directory: vram(ROOTS[space]),
         gpfifo: GpuVa(0x1_1000),
         gpfifo_entries_log2: 10,
@@ -90,6 +91,7 @@ impl Gsp {
 
 fn create(slot: u16, space: u16) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(slot),
         space: SpaceId(space),
         gpfifo: GpuVa(0x1_1000),

@@ -34,6 +34,7 @@ pub fn every_kind() -> Vec<Request> {
         Request::UpdateSpace { space, unmap: vec![], map: vec![mapping] },
         Request::UpdateSpace { space, unmap: vec![range], map: vec![] },
         Request::CreateChannel {
+            context_of: None,
             channel,
             space,
             gpfifo: GpuVa(0x10_2000),

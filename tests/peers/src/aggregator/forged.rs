@@ -26,6 +26,7 @@ fn refused(tenant: &Tenant, request: &Request, findings: &mut Findings) {
 
 fn create(channel: u16, space: u16, gpfifo: u64, log2: u8, userd: u64) -> Request {
     Request::CreateChannel {
+        context_of: None,
         channel: GuestChannel(channel),
         space: SpaceId(space),
         gpfifo: GpuVa(gpfifo),

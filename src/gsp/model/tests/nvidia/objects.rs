@@ -135,6 +135,17 @@ fn channels_of_a_group_have_the_page_tables_that_uvm_gave_and_run_together() {
     let directories: Vec<_> =
         talk.driver.back.live().values().map(|channel| channel.page_directory).collect();
     assert_eq!(directories, [DIRECTORY; 2]);
+    // What graphics needs is set up by any of those that have the same share.
+    assert_eq!(alloc(&mut talk, [CLIENT, GROUP, SHARE + 1], 0x9067, words(&[SPACE, 1, 0x3f])), OK);
+    let mut contexts = talk.driver.back.live().values().map(|channel| channel.context_of).collect::<Vec<_>>();
+    for (chid, share) in [(9, SHARE), (10, SHARE + 1), (11, SHARE + 1)] {
+        let body = channel(chid, share, 0, 1, 0);
+        assert_eq!(alloc(&mut talk, [CLIENT, GROUP, CHANNEL + chid], 0xc86f, body), OK);
+        let created = talk.driver.back.live();
+        contexts.push(created.values().last().and_then(|channel| channel.context_of));
+        assert_eq!(free(&mut talk, [CLIENT, CHANNEL + chid]), OK);
+    }
+    assert_eq!(contexts, [None, Some(GuestChannel(0)), Some(GuestChannel(0)), None, None]);
 
     talk.driver.back.calls();
     assert_eq!(control(&mut talk, [CLIENT, GROUP], 0xa06c_0101, vec![1, 0]), OK);
