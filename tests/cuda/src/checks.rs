@@ -2,6 +2,7 @@
 //! first, and nothing runs after a failure.
 
 mod kernels;
+mod streams;
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ pub type Figures = Map<String, Value>;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 17] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -26,11 +27,14 @@ const CHECKS: [(&str, Check); 14] = [
     ("pinned", pinned),
     ("events", events),
     ("sums", sums),
+    ("streams", streams::streams),
     ("graph", kernels::graph),
     ("product", kernels::product),
     ("reduction", kernels::reduction),
     ("atomics", kernels::atomics),
     ("local", kernels::local),
+    ("cooperative", kernels::cooperative),
+    ("printf", kernels::printf),
     ("full", full),
     (FAULT, fault),
 ];

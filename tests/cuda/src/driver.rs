@@ -74,6 +74,10 @@ functions! {
     "cuLaunchKernel" launch_kernel(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
     );
+    "cuLaunchCooperativeKernel" launch_cooperative_kernel(
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void
+    );
+    "cuStreamWaitEvent" stream_wait_event(Handle, Handle, c_uint);
     "cuStreamBeginCapture_v2" stream_begin_capture(Handle, c_uint);
     "cuStreamEndCapture" stream_end_capture(Handle, *mut Handle);
     "cuGraphGetNodes" graph_get_nodes(Handle, *mut Handle, *mut usize);

@@ -9,6 +9,7 @@ mod checks;
 mod driver;
 mod options;
 mod report;
+mod stdout;
 
 use std::process::ExitCode;
 

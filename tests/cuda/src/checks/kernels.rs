@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Figures, SUMS, bytes, figures, pattern, same, sum, words};
 use crate::driver::{Context, DeviceMemory, Graph, Module, PinnedMemory, Shape, Stream};
+use crate::stdout;
 
 const KERNELS: &str = concat!(include_str!("../kernels.ptx"), "\0");
 
@@ -45,7 +46,8 @@ pub fn graph(context: &Rc<Context>) -> Result<Figures> {
         for (host, input) in host.iter_mut().zip(&inputs) {
             host.write(input)?;
         }
-        graph.launch()?;
+        // In the usual stream and in another, by turns.
+        if time % 2 == 0 { graph.launch() } else { graph.launch_in(&stream) }?;
         context.synchronize()?;
         same(&result.read(), &sum(&inputs)).with_context(|| format!("launch {time}"))?;
     }
@@ -156,4 +158,53 @@ pub fn local(context: &Rc<Context>) -> Result<Figures> {
     });
     same(&result.read()?, &bytes(expected))?;
     Ok(figures(&[("threads", THREADS as usize)]))
+}
+
+/// Blocks that wait for each other, which ends only if all of them run.
+pub fn cooperative(context: &Rc<Context>) -> Result<Figures> {
+    const BLOCKS: u32 = 24;
+    const THREADS: u32 = 64;
+    const ROUNDS: usize = 6;
+    const WIDTH: usize = (BLOCKS * THREADS) as usize;
+    let module = load(context, KERNELS)?;
+    let rows = DeviceMemory::allocate(context, (ROUNDS + 1) * WIDTH * 4)?;
+    let mut row = words(&pattern(WIDTH * 4, 60));
+    let mut expected = row.clone();
+    rows.fill_words(0)?;
+    rows.write(&bytes(row.iter().copied()))?;
+    let barrier = filled(context, &[0; 4])?;
+    let parameters = [rows.address(), barrier.address(), ROUNDS as u64];
+    module.kernel(c"neighbours")?.launch_together(Shape::row(BLOCKS, THREADS), &parameters)?;
+    context.synchronize()?;
+    for _ in 0..ROUNDS {
+        let right = row.iter().cycle().skip(1);
+        row = row.iter().zip(right).map(|(one, two)| one.wrapping_add(*two)).collect();
+        expected.extend(&row);
+    }
+    same(&rows.read()?, &bytes(expected))?;
+    Ok(figures(&[("blocks", BLOCKS as usize), ("rounds", ROUNDS)]))
+}
+
+/// Lines that a kernel prints, in any order.
+pub fn printf(context: &Rc<Context>) -> Result<Figures> {
+    const BLOCKS: u32 = 2;
+    const THREADS: u32 = 33;
+    const ALL: u32 = BLOCKS * THREADS;
+    let module = load(context, KERNELS)?;
+    let kernel = module.kernel(c"say")?;
+    let text = stdout::of(|| {
+        kernel.launch(Shape::row(BLOCKS, THREADS), &[])?;
+        context.synchronize()
+    })?;
+    let mut found: Vec<&str> = text.lines().collect();
+    let mut expected: Vec<String> = (0..ALL)
+        .map(|thread| {
+            let wide = u64::from(thread) * 0x1000_0001;
+            format!("thread {thread} of {ALL}: half {wide:x} {:.2}", f64::from(thread) / 2.0)
+        })
+        .collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    ensure!(found == expected, "it printed {text:?}");
+    Ok(figures(&[("lines", found.len())]))
 }

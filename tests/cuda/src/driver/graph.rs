@@ -58,9 +58,17 @@ impl Graph {
 
     /// Puts all of it into the usual stream.
     pub fn launch(&self) -> Result<()> {
-        // SAFETY: the handle is that of a graph that can be launched; null is the usual stream.
-        let status =
-            unsafe { (self.context.driver.functions.graph_launch)(self.handle, std::ptr::null_mut()) };
+        self.launch_by(std::ptr::null_mut())
+    }
+
+    /// Puts all of it into a stream.
+    pub fn launch_in(&self, stream: &Stream) -> Result<()> {
+        self.launch_by(stream.handle())
+    }
+
+    fn launch_by(&self, stream: Handle) -> Result<()> {
+        // SAFETY: the handles are that of a graph that can be launched, and a stream's or null, the usual one.
+        let status = unsafe { (self.context.driver.functions.graph_launch)(self.handle, stream) };
         self.context.driver.check("cuGraphLaunch", status)
     }
 }

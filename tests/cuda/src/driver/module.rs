@@ -71,6 +71,29 @@ impl Kernel<'_> {
         self.launch_by(shape, parameters, stream.handle())
     }
 
+    /// Launches it in the usual stream as a grid whose blocks may wait for each other, since all of them run.
+    pub fn launch_together(&self, shape: Shape, parameters: &[u64]) -> Result<()> {
+        let mut places = places(parameters);
+        let Shape { blocks, threads } = shape;
+        let context = &self.module.context;
+        // SAFETY: each place has as many bytes as the kernel takes there, which the library copies.
+        let status = unsafe {
+            (context.driver.functions.launch_cooperative_kernel)(
+                self.handle,
+                blocks[0],
+                blocks[1],
+                1,
+                threads[0],
+                threads[1],
+                1,
+                0,
+                std::ptr::null_mut(),
+                places.as_mut_ptr(),
+            )
+        };
+        context.driver.check("cuLaunchCooperativeKernel", status)
+    }
+
     fn launch_by(&self, shape: Shape, parameters: &[u64], stream: Handle) -> Result<()> {
         let mut places = places(parameters);
         let Shape { blocks, threads } = shape;

@@ -35,6 +35,14 @@ impl Stream {
         self.handle
     }
 
+    /// Has what comes next wait for what comes before an event, in another stream.
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        let functions = &self.context.driver.functions;
+        // SAFETY: the handles are a stream's and an event's; the flags must be 0.
+        let status = unsafe { (functions.stream_wait_event)(self.handle, event.handle, 0) };
+        self.context.driver.check("cuStreamWaitEvent", status)
+    }
+
     /// Waits for all of its work.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the handle is a stream's.
