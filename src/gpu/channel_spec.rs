@@ -17,7 +17,8 @@ pub struct ChannelSpec {
     pub userd: HostVram,
     /// Engines that it gets contexts for.
     pub engines: EngineSet,
-    /// A channel with whose graphics context it works too: what launches need is set up by any of them for all.
+    /// A channel with whose graphics context it works too: what launches need is set up by any of them for
+    /// all.
     pub context_of: Option<HostChannel>,
 }
 

@@ -36,7 +36,8 @@ pub enum GpuError {
         /// Engine that the channel wanted it on.
         engine: Engine,
     },
-    /// A channel that is to work with another one's graphics context. Only the software GPU's driver has that.
+    /// A channel that is to work with another one's graphics context. Only the software GPU's driver has
+    /// that.
     #[error("The physical GPU's driver gives each channel a graphics context of its own: groups share none")]
     NoSharedContext,
     /// A caller's mistake that would program the hardware wrongly.

@@ -19,8 +19,8 @@ use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::gf100::ramin::{COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, aperture};
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 
-/// Offset in a graphics image of an address in VRAM: that of the image which has what launches need and is set
-/// up once. 0: this one has it.
+/// Offset in a graphics image of an address in VRAM: that of the image which has what launches need and is
+/// set up once. 0: this one has it.
 pub(crate) const SETUP_POINTER: u64 = 8;
 
 /// Largest number of patch list entries that are applied. The list's page has room for as many.

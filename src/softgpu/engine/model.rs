@@ -89,7 +89,8 @@ pub(crate) trait Model: Send + std::fmt::Debug {
     /// Where in the image the context begins.
     fn image_offset(&self) -> u64;
 
-    /// The bytes of what [`Model::save`] gives that several channels may share: what is set up once for launches.
+    /// The bytes of what [`Model::save`] gives that several channels may share: what is set up once for
+    /// launches.
     fn setup(&self) -> Option<Range<usize>> {
         None
     }

@@ -1,8 +1,8 @@
 //! A context that shares a part of its image with others.
 //!
-//! The channels of a group work with one graphics context: NVIDIA's CUDA says once, by whatever channel, where
-//! local memory is, and launches by all of them. Here every channel has an image of its own for what a stream
-//! of methods is in the middle of, and its image may name another one for what is set up once.
+//! The channels of a group work with one graphics context: NVIDIA's CUDA says once, by whatever channel,
+//! where local memory is, and launches by all of them. Here every channel has an image of its own for what a
+//! stream of methods is in the middle of, and its image may name another one for what is set up once.
 
 use std::ops::Range;
 

@@ -135,7 +135,8 @@ impl Lower<'_> {
         Ok(Some((Source { row, high: following(row), ..Source::ZERO }, place)))
     }
 
-    /// Masks that stand where others have tables or data, and those of WARPSYNC, which are in one of three places.
+    /// Masks that stand where others have tables or data, and those of WARPSYNC, which are in one of three
+    /// places.
     fn masks(&mut self, instruction: &Instruction, op: &mut Op) -> Result<(), Cause> {
         let mask = match op.opcode {
             Opcode::P2r | Opcode::R2p => instruction.operand(Role::Table),

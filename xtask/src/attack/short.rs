@@ -34,8 +34,8 @@ fn short_attacks() -> impl Iterator<Item = (Chip, Vec<&'static Attack>)> {
 /// Makes the short run on both usual chips, a part of it on others, and at the sockets, and judges outcomes
 /// only: for `cargo xtask test`.
 ///
-/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs. What failed
-/// is returned.
+/// Guests' attacks and those of processes are made at the same time: either wait for much of theirs. What
+/// failed is returned.
 pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<Vec<String>> {
     let kernels = short_attacks().map(|(chip, _)| chip.usual_kernel());
     let kinds = kernels.map(|kernel| (kernel, Firmware::for_kernel(kernel)));

@@ -32,8 +32,8 @@ impl Lane {
     }
 }
 
-/// Each stream adds two lists, several times, at the same time as the others. Then each adds to its sum that of
-/// the stream before, for which it waits by an event: every stream's result has those of all before it.
+/// Each stream adds two lists, several times, at the same time as the others. Then each adds to its sum that
+/// of the stream before, for which it waits by an event: every stream's result has those of all before it.
 pub fn streams(context: &Rc<Context>) -> Result<Figures> {
     let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
     let kernel = module.kernel(c"vector_sum")?;

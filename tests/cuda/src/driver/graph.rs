@@ -67,7 +67,8 @@ impl Graph {
     }
 
     fn launch_by(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the handles are that of a graph that can be launched, and a stream's or null, the usual one.
+        // SAFETY: the handles are that of a graph that can be launched, and a stream's or null, the usual
+        // one.
         let status = unsafe { (self.context.driver.functions.graph_launch)(self.handle, stream) };
         self.context.driver.check("cuGraphLaunch", status)
     }
