@@ -37,6 +37,10 @@ pub trait Windows: Send + Sync {
     /// PRAMIN shows VRAM from `start` on. `None`: it shows something else, of which the back has nothing.
     fn show_pramin(&self, start: Option<u64>);
 
+    /// What processors stored where BAR3 shows a page at several places is at all of them when this returns.
+    /// The face calls it before and after it serves an access.
+    fn settle(&self);
+
     /// The client is gone that was given [`Self::bar3_memory`] and [`Self::pramin_memory`]. From the next
     /// reset on they are other memory, and none is given before.
     fn client_gone(&self);

@@ -182,6 +182,13 @@ impl<B: GspBackend> GspFunction<B> {
         regions(&self.hal().pci).get(index).map_or(0, |info| info.size)
     }
 
+    /// What a guest stored where a page is at several places is at all of them.
+    fn settle_windows(&self) {
+        if let Some(windows) = self.backend.windows() {
+            windows.settle();
+        }
+    }
+
     pub(super) fn hal(&self) -> &'static Hal {
         self.core.hal
     }
@@ -200,6 +207,7 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         check(region, offset, data.len(), self.limit(region))?;
+        self.settle_windows();
         match region {
             Region::Config => self.core.face.lock().read_config_space(offset, data)?,
             // A device that is gone does not answer: the bus reads ones.
@@ -214,6 +222,7 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
         check(region, offset, data.len(), self.limit(region))?;
+        self.settle_windows();
         match region {
             Region::Config => {
                 let mut effects = Vec::new();
@@ -229,6 +238,7 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
             Region::Bar(3) => self.write_bar2(offset, data),
             Region::Bar(_) | Region::Rom => {}
         }
+        self.settle_windows();
         Ok(())
     }
 

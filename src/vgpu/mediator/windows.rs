@@ -35,6 +35,12 @@ impl<C: ChannelControl> Windows for Mediator<C> {
         }
     }
 
+    fn settle(&self) {
+        if let Some(placement) = &self.placement {
+            placement.settle();
+        }
+    }
+
     fn client_gone(&self) {
         if let Some(placement) = &self.placement {
             placement.client_gone();

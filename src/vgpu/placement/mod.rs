@@ -17,17 +17,19 @@
 //! when all engines have the new address.
 //!
 //! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM
-//! can have one home: where BAR3 shows it twice, the second place shows other memory, and so does PRAMIN
-//! where BAR3 shows a page too. System memory and addresses beyond VRAM are not shown. Hardware reads a
+//! can have one home: where BAR3 shows it twice, the second place is an echo ([`echoes`]), and in PRAMIN there
+//! is other memory where BAR3 shows a page too. System memory and addresses beyond VRAM are not shown. Hardware reads a
 //! channel's USERD at its address in VRAM. So while it does, a window has a copy, which is stored to VRAM
 //! when a channel is made there. Read-only entries can be written through BAR3. Before its driver gives BAR3
 //! tables, BAR3 shows separate memory, not VRAM. Parts of a window that show nothing read as their last
 //! content, and keep stores.
 
+mod echoes;
 mod moves;
 mod places;
 mod surroundings;
 mod tables;
+mod words;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +40,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use self::echoes::Echoes;
 use self::places::{Part, Places};
 pub use self::surroundings::{Engines, Requests, Surroundings};
 pub use self::tables::Tables;
@@ -88,8 +91,11 @@ pub struct PagePlacement {
     memory: Mapping,
     /// The client that was given the file is gone.
     client_gone: AtomicBool,
-    /// The log has it that a page is at two places.
+    /// The log has it that pages are at too many places.
     told: AtomicBool,
+    echoes: Mutex<Echoes>,
+    /// There are any.
+    has_echoes: AtomicBool,
     state: Mutex<State>,
     /// A bit for each page of VRAM that an engine could ever reach since the last reset.
     reached: Box<[AtomicU64]>,
@@ -118,7 +124,8 @@ impl PagePlacement {
         let reached = std::iter::repeat_with(AtomicU64::default).take(words).collect();
         let (file, client_gone) = (RwLock::new(file), AtomicBool::new(false));
         let told = AtomicBool::new(false);
-        Ok(Self { file, memory, client_gone, told, state: Mutex::default(), reached })
+        let (echoes, has_echoes) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { file, memory, client_gone, told, echoes, has_echoes, state: Mutex::default(), reached })
     }
 
     /// BAR3's part of the file, for a front end.
@@ -155,13 +162,28 @@ impl PagePlacement {
         self.client_gone.store(true, Ordering::Relaxed);
     }
 
-    /// A page of VRAM is at two places of BAR3. Says so once: a guest that needs both does not work.
-    fn tell_of_second_place(&self) {
+    /// A page of VRAM is at one more place of BAR3 than can be. Says so once: a guest that needs it does not
+    /// work.
+    fn tell_of_too_many_places(&self) {
         if !self.told.swap(true, Ordering::Relaxed) {
             log::warn!(
-                "A page is at two places of BAR3, and the second shows other memory. \
-                 A driver that needs both, such as NVIDIA's own, must have bar3 = \"trapped\""
+                "Pages are at more than {} further places of BAR3, and what is behind shows other memory. A driver \
+                 that needs more must have bar3 = \"trapped\"",
+                echoes::MOST
             );
+        }
+    }
+
+    fn echoes(&self) -> MutexGuard<'_, Echoes> {
+        self.echoes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a processor stored at one of several places of a page is at the others, when this returns.
+    pub fn settle(&self) {
+        if self.has_echoes.load(Ordering::Acquire)
+            && let Err(error) = self.echoes().settle(&self.memory)
+        {
+            log::error!("A page at several places of BAR3 is not alike: {error}");
         }
     }
 
@@ -198,6 +220,8 @@ impl PagePlacement {
     /// Everything as after power-on: all of VRAM has its home in VRAM, whatever was in it, and the memory is
     /// zero.
     pub fn reset(&self, window: &Window) {
+        self.echoes().clear();
+        self.has_echoes.store(false, Ordering::Release);
         let mut state = self.state();
         for (page, _) in state.places.homes() {
             if let Err(error) = window.uncover(page, PAGE_SIZE) {

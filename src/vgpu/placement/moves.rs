@@ -2,14 +2,17 @@
 
 use std::os::fd::AsFd;
 
+use super::echoes::Echoes;
 use super::places::Place;
 use super::surroundings::Surroundings;
 use super::tables::{Changes, vram_of};
+use super::words::{buffer, changed_words};
 use super::{PRAMIN, PagePlacement};
 use crate::status::FailSafe;
 use gpuvmk_chip::addr::{GuestVram, PAGE_SIZE};
 use gpuvmk_pci::mapping::{FilePiece, MapError, MemoryError};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Bytes that move at a time.
 const STEP: u64 = 256 << 10;
@@ -182,14 +185,50 @@ impl PagePlacement {
 
     /// Has `[offset, offset + size)` show nothing. Returns what was shown.
     fn hide(&self, offset: u64, size: u64, around: &Surroundings<'_>) -> Result<Vec<(u64, u64)>, FailSafe> {
+        let range = offset..offset.saturating_add(size);
+        self.change_echoes(|echoes| echoes.withdraw(&self.memory, range.clone()))?;
         let mut state = self.state();
-        let shown = state.places.shown_in(offset..offset.saturating_add(size));
+        let shown = state.places.shown_in(range);
         let is_copy = |page: u64| state.places.of_vram(page).is_some_and(|place| place.is_copy);
         let (copies, homes): (Vec<_>, Vec<_>) = shown.iter().copied().partition(|(_, page)| is_copy(*page));
         copies.into_iter().for_each(|(_, page)| state.places.remove(page));
         drop(state);
+        self.change_echoes(|echoes| {
+            shown.iter().try_for_each(|(_, page)| echoes.bring_home(&self.memory, *page))
+        })?;
         runs(homes).into_iter().try_for_each(|run| self.move_out(run, around))?;
+        for (_, page) in &shown {
+            if let Some(heir) = self.change_echoes(|echoes| Ok(echoes.take_heir(*page)))? {
+                self.show(Run::page(heir, *page), around)?;
+            }
+        }
         Ok(shown)
+    }
+
+    /// Changes the echoes, if there are any.
+    fn change_echoes<T: Default>(
+        &self,
+        change: impl FnOnce(&mut Echoes) -> Result<T, MemoryError>,
+    ) -> Result<T, FailSafe> {
+        if !self.has_echoes.load(Ordering::Acquire) {
+            return Ok(T::default());
+        }
+        let mut echoes = self.echoes();
+        let done = change(&mut echoes).map_err(lost);
+        self.has_echoes.store(!echoes.is_empty(), Ordering::Release);
+        done
+    }
+
+    /// Shows a page whose home is at `home` at another place of BAR3 too.
+    fn echo(&self, offset: u64, page: u64, home: u64, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        let mut echoes = self.echoes();
+        if echoes.add(&self.memory, offset, (page, home)).map_err(lost)? {
+            self.has_echoes.store(true, Ordering::Release);
+        } else {
+            around.counters.bar3_pages_not_shown.one();
+            self.tell_of_too_many_places();
+        }
+        Ok(())
     }
 
     /// Pages of a range whose home is in PRAMIN get theirs in VRAM again, for BAR3 to show them.
@@ -215,9 +254,9 @@ impl PagePlacement {
                 }
                 // In PRAMIN it is what BAR3 shows, and will be shown when BAR3 does not.
                 (Some(_), _) if PRAMIN.contains(&offset) => {}
-                (Some(_), _) => {
-                    around.counters.bar3_pages_not_shown.one();
-                    self.tell_of_second_place();
+                (Some(place), _) => {
+                    drop(state);
+                    self.echo(offset, page, place.offset, around)?;
                 }
             }
         }
@@ -281,18 +320,6 @@ impl PagePlacement {
         around.counters.bar3_pages_moved.add(run.pages());
         Ok(())
     }
-}
-
-fn buffer(size: u64) -> Vec<u8> {
-    vec![0; usize::try_from(size).unwrap_or(0)]
-}
-
-/// The words that differ: where, what they were, and what they are.
-fn changed_words<'a>(before: &'a [u8], after: &'a [u8]) -> impl Iterator<Item = (u64, u32, u32)> + 'a {
-    let (before, after) = (before.as_chunks::<4>().0, after.as_chunks::<4>().0);
-    let words = (0u64..).step_by(4).zip(before.iter().zip(after));
-    let words = words.map(|(at, (was, is))| (at, u32::from_le_bytes(*was), u32::from_le_bytes(*is)));
-    words.filter(|(_, was, is)| was != is)
 }
 
 /// An access to memory of our own failed: its range was checked before.

@@ -196,6 +196,8 @@ impl Windows for FakeBackend {
         self.shown.lock().unwrap().0 = start;
     }
 
+    fn settle(&self) {}
+
     fn client_gone(&self) {}
 }
 
