@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<Value> {
                 topology: Topology::Mediated,
                 vram_mib: plan.vram_mib,
                 trace: false,
-                bar3: plan.bar3,
+                bar3: "",
             })
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,

@@ -39,8 +39,6 @@ pub const VRAM_MIB: u32 = 1024;
 pub const MEMORY_MIB: u32 = 1536;
 /// Its driver is no nouveau; the modules are loaded all the same.
 pub const KERNEL_WORDS: &[&str] = &["gpuvmk.bare=1"];
-/// It shows pages of instance memory twice (docs/nvidia.md).
-pub const BAR3: &str = "trapped";
 /// Where programs and libraries lie in the guest.
 const PLACE: &str = "nvidia";
 /// Our program, in the guest.

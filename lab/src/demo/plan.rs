@@ -35,8 +35,6 @@ pub(super) struct Plan {
     pub(super) vram_mib: u32,
     pub(super) cpus: u32,
     pub(super) kernel_words: &'static [&'static str],
-    /// How guests reach instance memory; empty: as it comes.
-    pub(super) bar3: &'static str,
     driver: GuestDriver,
     kernel: KernelSeries,
     vulkan: bool,
@@ -68,7 +66,6 @@ impl Plan {
             vram_mib: VRAM_MIB,
             cpus: 1,
             kernel_words: &[],
-            bar3: "",
             driver: options.driver,
             kernel,
             vulkan,
@@ -96,7 +93,6 @@ impl Plan {
             vram_mib: nvidia::VRAM_MIB,
             cpus: 2,
             kernel_words: nvidia::KERNEL_WORDS,
-            bar3: nvidia::BAR3,
             driver: options.driver,
             kernel,
             vulkan: false,
@@ -169,7 +165,7 @@ mod tests {
         let nouveau = Plan::new(&options(GuestDriver::Nouveau, None)).unwrap();
         assert_eq!((nouveau.chip, nouveau.kernel), (Chip::GF100, Chip::GF100.usual_kernel()));
         let nvidia = Plan::new(&options(GuestDriver::Nvidia, None)).unwrap();
-        assert_eq!((nvidia.chip, nvidia.kernel, nvidia.bar3), (Chip::GH100, nvidia::SERIES, "trapped"));
+        assert_eq!((nvidia.chip, nvidia.kernel), (Chip::GH100, nvidia::SERIES));
     }
 
     #[test]

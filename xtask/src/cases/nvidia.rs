@@ -13,11 +13,11 @@ use super::{Case, Guest};
 const VRAM_MIB: u32 = 2 * nvidia::VRAM_MIB;
 
 /// The cases: such a guest alone, and two at once on a GPU that a guest with nouveau on another chip uses,
-/// too.
+/// too. One of those two has its instance memory trapped.
 pub fn cases() -> [Case; 2] {
     let (chip, kernel) = (Chip::AD104, KernelSeries::V7_2);
     let nouveau = Guest { cpus: 2, ..Guest::new("vm3", chip, kernel, everything(chip, kernel)) };
-    let beside = vec![guest("vm1"), guest("vm2"), nouveau];
+    let beside = vec![guest("vm1"), Guest { bar3: "trapped", ..guest("vm2") }, nouveau];
     [
         super::case("nvidia".into(), Topology::Mediated, vec![guest("vm1")]),
         super::case("nvidia-beside".into(), Topology::Mediated, beside),
@@ -31,7 +31,6 @@ fn guest(name: &'static str) -> Guest {
         vram_mib: VRAM_MIB,
         cpus: 2,
         kernel_words: nvidia::KERNEL_WORDS,
-        bar3: nvidia::BAR3,
         ..Guest::new(name, Chip::GH100, nvidia::SERIES, NVIDIA)
     }
 }
