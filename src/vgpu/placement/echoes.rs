@@ -2,9 +2,9 @@
 //!
 //! A page has one home. Where BAR3 shows it at another place as well, that place has a copy, an echo. What
 //! processors stored to either is carried to the other when the guest's next trapped access begins, and when
-//! it ends. A driver that makes, changes or withdraws a place of BAR3 makes such an access. Between two of them
-//! it sees at each place what was stored there: a driver that stores to one and loads from another at once is
-//! not served by this, and none is known.
+//! it ends. A driver that makes, changes or withdraws a place of BAR3 makes such an access. Between two of
+//! them it sees at each place what was stored there: a driver that stores to one and loads from another at
+//! once is not served by this, and none is known.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -17,12 +17,12 @@
 //! when all engines have the new address.
 //!
 //! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM
-//! can have one home: where BAR3 shows it twice, the second place is an echo ([`echoes`]), and in PRAMIN there
-//! is other memory where BAR3 shows a page too. System memory and addresses beyond VRAM are not shown. Hardware reads a
-//! channel's USERD at its address in VRAM. So while it does, a window has a copy, which is stored to VRAM
-//! when a channel is made there. Read-only entries can be written through BAR3. Before its driver gives BAR3
-//! tables, BAR3 shows separate memory, not VRAM. Parts of a window that show nothing read as their last
-//! content, and keep stores.
+//! can have one home: where BAR3 shows it twice, the second place is an echo ([`echoes`]), and in PRAMIN
+//! there is other memory where BAR3 shows a page too. System memory and addresses beyond VRAM are not shown.
+//! Hardware reads a channel's USERD at its address in VRAM. So while it does, a window has a copy, which is
+//! stored to VRAM when a channel is made there. Read-only entries can be written through BAR3. Before its
+//! driver gives BAR3 tables, BAR3 shows separate memory, not VRAM. Parts of a window that show nothing read
+//! as their last content, and keep stores.
 
 mod echoes;
 mod moves;
