@@ -9,13 +9,11 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Map, Value, json};
+use gpuvmk_report::{Figures, Outcome};
+use serde_json::{Value, json};
 
 use crate::driver::{Context, DeviceMemory, Driver, Event, Module, PinnedMemory, Shape, Stream};
 use crate::options::Options;
-
-/// What a check found out, by name.
-pub type Figures = Map<String, Value>;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
@@ -44,26 +42,6 @@ const FAULT: &str = "fault";
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
-
-/// What came of everything.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// What the driver says of the device.
-    pub about: Figures,
-    /// Why no check ran.
-    pub trouble: Option<String>,
-    /// Each check that ran.
-    pub checks: Vec<(&'static str, Result<Figures>)>,
-    /// The checks behind one that failed.
-    pub skipped: Vec<&'static str>,
-}
-
-impl Outcome {
-    /// Whether all went well.
-    pub fn ok(&self) -> bool {
-        self.trouble.is_none() && self.checks.iter().all(|(_, result)| result.is_ok())
-    }
-}
 
 /// The checks of that name: one, or `all`.
 pub fn group(name: &str) -> Result<Vec<&'static str>> {

@@ -8,7 +8,6 @@
 mod checks;
 mod driver;
 mod options;
-mod report;
 mod stdout;
 
 use std::process::ExitCode;
@@ -26,6 +25,6 @@ fn main() -> ExitCode {
     };
     let outcome = checks::run(&options);
     let ok = outcome.ok();
-    println!("{}", report::line(&options, outcome));
+    println!("{}", outcome.line(&options.name, options.gpu.into()));
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

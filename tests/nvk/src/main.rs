@@ -10,7 +10,6 @@
 
 mod checks;
 mod options;
-mod report;
 mod shaders;
 mod vulkan;
 
@@ -31,6 +30,6 @@ fn main() -> ExitCode {
     };
     let outcome = checks::run(&options);
     let ok = outcome.ok();
-    println!("{}", report::line(&options, outcome));
+    println!("{}", outcome.line(&options.name, options.gpu));
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -23,13 +23,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gpuvmk_isa::Arch;
-use serde_json::{Map, Value};
+use gpuvmk_report::{Figures, Outcome};
 
 use crate::options::Options;
 use crate::vulkan::{Device, Instance};
-
-/// What a check found out, by name.
-pub type Figures = Map<String, Value>;
 
 /// How much of their work checks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,26 +111,6 @@ const ALL: [&str; 11] = [
     "reduction",
 ];
 
-/// What came of a run.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The device and its driver.
-    pub about: Figures,
-    /// Each check with what it found out.
-    pub checks: Vec<(&'static str, Result<Figures>)>,
-    /// Checks that were not run, as one before them failed.
-    pub skipped: Vec<&'static str>,
-    /// What kept the checks from being run.
-    pub trouble: Option<String>,
-}
-
-impl Outcome {
-    /// Whether everything passed.
-    pub fn ok(&self) -> bool {
-        self.trouble.is_none() && self.checks.iter().all(|(_, result)| result.is_ok())
-    }
-}
-
 /// The checks that `name` stands for: `all`, a group, or one check.
 pub fn group(name: &str) -> Result<Vec<&'static str>> {
     if name == "all" {
@@ -157,6 +134,7 @@ fn find(name: &str) -> Option<(&'static str, Check)> {
 /// go wrong again, and a GPU may have other users, whom each error of ours costs time.
 pub fn run(options: &Options) -> Outcome {
     let mut outcome = Outcome::default();
+    outcome.about.insert("driver".into(), options.driver.as_str().into());
     if let Err(error) = run_into(options, &mut outcome) {
         outcome.trouble = Some(format!("{error:#}"));
     }
