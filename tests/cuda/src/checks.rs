@@ -2,6 +2,7 @@
 //! first, and nothing runs after a failure.
 
 mod kernels;
+mod planes;
 mod streams;
 
 use std::ffi::CStr;
@@ -17,14 +18,16 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 17] = [
+const CHECKS: [(&str, Check); 19] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
     ("fill", fill),
+    ("planes", planes::planes),
     ("pinned", pinned),
     ("events", events),
     ("sums", sums),
+    ("cubin", cubin),
     ("streams", streams::streams),
     ("graph", kernels::graph),
     ("product", kernels::product),
@@ -42,6 +45,8 @@ const FAULT: &str = "fault";
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
+/// The same as machine code: `ptxas -arch sm_90 sums.ptx -o sums.cubin`, of CUDA 12.8.
+const SUMS_CODE: &[u8] = include_bytes!("sums.cubin");
 
 /// The checks of that name: one, or `all`.
 pub fn group(name: &str) -> Result<Vec<&'static str>> {
@@ -199,10 +204,21 @@ fn events(context: &Rc<Context>) -> Result<Figures> {
 
 /// A kernel of ours, compiled in the guest by libcuda's own compiler.
 fn sums(context: &Rc<Context>) -> Result<Figures> {
-    const COUNT: usize = 100_003;
     let start = Instant::now();
     let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
     let compiled = start.elapsed();
+    let mut found = vector_sum(context, &module)?;
+    found.insert("compile_ms".into(), (compiled.as_secs_f64() * 1e3).round().into());
+    Ok(found)
+}
+
+/// The same kernel as machine code.
+fn cubin(context: &Rc<Context>) -> Result<Figures> {
+    vector_sum(context, &Module::load_code(context, SUMS_CODE)?)
+}
+
+fn vector_sum(context: &Rc<Context>, module: &Module) -> Result<Figures> {
+    const COUNT: usize = 100_003;
     let [one, two, result] = [(); 3].map(|()| DeviceMemory::allocate(context, COUNT * 4));
     let (one, two, result) = (one?, two?, result?);
     let inputs = [4, 5].map(|seed| pattern(COUNT * 4, seed));
@@ -213,9 +229,7 @@ fn sums(context: &Rc<Context>) -> Result<Figures> {
     module.kernel(c"vector_sum")?.launch(Shape::row(37, 256), &parameters)?;
     context.synchronize()?;
     same(&result.read()?, &sum(&inputs))?;
-    let mut found = figures(&[("words", COUNT)]);
-    found.insert("compile_ms".into(), (compiled.as_secs_f64() * 1e3).round().into());
-    Ok(found)
+    Ok(figures(&[("words", COUNT)]))
 }
 
 /// More memory than there is, which is refused and harms nothing.

@@ -4,6 +4,7 @@
 mod graph;
 mod memory;
 mod module;
+mod plane;
 mod stream;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -15,6 +16,7 @@ use libloading::Library;
 pub use graph::Graph;
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use module::{Module, Shape};
+pub use plane::{Corner, Place};
 pub use stream::{Event, Stream};
 
 /// What every function returns; 0 is success.
@@ -68,6 +70,8 @@ functions! {
     "cuMemcpyDtoHAsync_v2" memcpy_to_host_async(*mut c_void, Address, usize, Handle);
     "cuMemsetD32_v2" memset_words(Address, c_uint, usize);
     "cuMemsetD8_v2" memset_bytes(Address, u8, usize);
+    "cuMemcpy2D_v2" memcpy_plane(*const plane::Copy);
+    "cuMemsetD2D32_v2" memset_plane(Address, usize, c_uint, usize, usize);
     "cuModuleLoadData" module_load_data(*mut Handle, *const c_void);
     "cuModuleUnload" module_unload(Handle);
     "cuModuleGetFunction" module_get_function(*mut Handle, Handle, *const c_char);

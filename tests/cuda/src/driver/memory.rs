@@ -39,6 +39,11 @@ impl DeviceMemory {
         self.address
     }
 
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Copies bytes there, from its start on.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         ensure!(bytes.len() <= self.size, "{} bytes are more than {}", bytes.len(), self.size);

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::{Context, Handle, Stream};
 
@@ -34,10 +34,24 @@ pub struct Shape {
 impl Module {
     /// From the text of CUDA's intermediate code, which the library compiles.
     pub fn load(context: &Rc<Context>, text: &CStr) -> Result<Self> {
+        // SAFETY: the text ends with a zero.
+        unsafe { Self::load_from(context, text.as_ptr().cast()) }
+    }
+
+    /// From a cubin: machine code, for the device as it is.
+    pub fn load_code(context: &Rc<Context>, cubin: &'static [u8]) -> Result<Self> {
+        ensure!(cubin.starts_with(b"\x7fELF"), "no cubin");
+        // SAFETY: it is a whole file, whose header says how much of it there is.
+        unsafe { Self::load_from(context, cubin.as_ptr().cast()) }
+    }
+
+    /// # Safety
+    /// Code in a form that the library knows is there.
+    unsafe fn load_from(context: &Rc<Context>, code: *const c_void) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the place for the answer is borrowed over the call; the text ends with a zero.
-        let status =
-            unsafe { (context.driver.functions.module_load_data)(&raw mut handle, text.as_ptr().cast()) };
+        // SAFETY: the place for the answer is borrowed over the call; the code is there by this function's
+        // contract.
+        let status = unsafe { (context.driver.functions.module_load_data)(&raw mut handle, code) };
         context.driver.check("cuModuleLoadData", status)?;
         Ok(Self { context: Rc::clone(context), handle })
     }
