@@ -1,7 +1,8 @@
 //! Report semaphores of Hopper's 3D and compute classes, in the old and the new form. No events are counted:
 //! every counter reads 0.
 //!
-//! Acquires and traps (software methods) are refused.
+//! A trap stores nothing, and notifies the driver. (libcuda sends one behind a kernel that uses memory which
+//! the driver moves about, and counts on no answer.) Acquires are refused.
 
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
@@ -60,6 +61,10 @@ impl Reports {
         let value = match OPERATION.get(data) {
             OPERATION::RELEASE => payload,
             OPERATION::REPORT_ONLY => 0,
+            OPERATION::TRAP => {
+                effects.interrupt = true;
+                return Ok(());
+            }
             _ => return Err(refused),
         };
         write(run, data, form, va, value).ok_or(refused)??;

@@ -13,12 +13,14 @@ use anyhow::{Context as _, Result, ensure};
 use gpuvmk_report::{Figures, Outcome};
 use serde_json::{Value, json};
 
-use crate::driver::{Context, DeviceMemory, Driver, Event, Module, PinnedMemory, Shape, Stream};
+use crate::driver::{
+    Context, DeviceMemory, Driver, Event, ManagedMemory, Module, PinnedMemory, Shape, Stream,
+};
 use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 20] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -36,6 +38,7 @@ const CHECKS: [(&str, Check); 19] = [
     ("local", kernels::local),
     ("cooperative", kernels::cooperative),
     ("printf", kernels::printf),
+    ("managed", managed),
     ("full", full),
     (FAULT, fault),
 ];
@@ -229,6 +232,33 @@ fn vector_sum(context: &Rc<Context>, module: &Module) -> Result<Figures> {
     module.kernel(c"vector_sum")?.launch(Shape::row(37, 256), &parameters)?;
     context.synchronize()?;
     same(&result.read()?, &sum(&inputs))?;
+    Ok(figures(&[("words", COUNT)]))
+}
+
+/// Memory that is brought to the device before a kernel uses it, and comes back by itself where this process
+/// looks at it, or by request.
+fn managed(context: &Rc<Context>) -> Result<Figures> {
+    const COUNT: usize = 300_007;
+    let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
+    let kernel = module.kernel(c"vector_sum")?;
+    let [one, two, result] = [(); 3].map(|()| ManagedMemory::allocate(context, COUNT * 4));
+    let (mut inputs, mut result) = ([one?, two?], result?);
+    for round in 0..2 {
+        let sent = [80, 81].map(|seed| pattern(COUNT * 4, seed + 2 * round));
+        for (memory, sent) in inputs.iter_mut().zip(&sent) {
+            memory.write(sent)?;
+            memory.to_device()?;
+        }
+        result.to_device()?;
+        let [one, two] = inputs.each_ref().map(ManagedMemory::address);
+        kernel.launch(Shape::row(29, 256), &[one, two, result.address(), COUNT as u64])?;
+        if round == 1 {
+            result.to_processor()?;
+        }
+        context.synchronize()?;
+        same(&result.read(), &sum(&sent)).with_context(|| format!("round {round}"))?;
+        same(&inputs[0].read(), &sent[0]).context("what was not written")?;
+    }
     Ok(figures(&[("words", COUNT)]))
 }
 

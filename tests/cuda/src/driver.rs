@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "libcuda's functions are unsafe to call")]
 
 mod graph;
+mod managed;
 mod memory;
 mod module;
 mod plane;
@@ -14,6 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use libloading::Library;
 
 pub use graph::Graph;
+pub use managed::ManagedMemory;
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use module::{Module, Shape};
 pub use plane::{Corner, Place};
@@ -61,6 +63,8 @@ functions! {
     "cuMemAlloc_v2" mem_alloc(*mut Address, usize);
     "cuMemFree_v2" mem_free(Address);
     "cuMemGetInfo_v2" mem_get_info(*mut usize, *mut usize);
+    "cuMemAllocManaged" mem_alloc_managed(*mut Address, usize, c_uint);
+    "cuMemPrefetchAsync" mem_prefetch(Address, usize, Device, Handle);
     "cuMemAllocHost_v2" mem_alloc_host(*mut *mut c_void, usize);
     "cuMemFreeHost" mem_free_host(*mut c_void);
     "cuMemcpyHtoD_v2" memcpy_to_device(Address, *const c_void, usize);
@@ -124,6 +128,7 @@ pub struct About {
 #[derive(Debug)]
 pub struct Context {
     driver: Rc<Driver>,
+    device: Device,
     handle: Handle,
 }
 
@@ -213,7 +218,7 @@ impl Context {
         // SAFETY: the place for the answer is borrowed over the call; the device is one of the library's.
         let status = unsafe { (driver.functions.ctx_create)(&raw mut handle, 0, device) };
         driver.check("cuCtxCreate", status)?;
-        Ok(Rc::new(Self { driver: Rc::clone(driver), handle }))
+        Ok(Rc::new(Self { driver: Rc::clone(driver), device, handle }))
     }
 
     /// Waits for everything.

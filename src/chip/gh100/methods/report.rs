@@ -33,6 +33,8 @@ crate::fields! {
             RELEASE: 0,
             /// The counter that REPORT names.
             REPORT_ONLY: 2,
+            /// Nothing is written; the driver is interrupted.
+            TRAP: 3,
         }
     }
     /// Fields of [`SET_REPORT_SEMAPHORE_D`](const@SET_REPORT_SEMAPHORE_D).

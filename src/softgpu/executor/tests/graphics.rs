@@ -129,6 +129,22 @@ fn reports_of_both_forms_are_written() {
 }
 
 #[test]
+fn trap_notifies_the_driver_and_stores_nothing() {
+    let mut rig = Rig::new();
+    let (mut channel, memory) = setup(&mut rig);
+    rig.write(memory, &[0xff; 16]);
+    let trap = report::ANY::OPERATION::TRAP;
+    rig.run(&mut channel, &inc(1, report::SET_REPORT_SEMAPHORE_A, &[hi(DST), lo(DST), 7, trap]));
+
+    rig.wait_event(|event| (*event == GpuEvent::NonStall(Engine::Graphics)).then_some(()));
+    assert_eq!(rig.read_u64(memory), u64::MAX);
+    // Acquires are not known there.
+    let GraphicsError { method, .. } =
+        stopped(&inc(1, report::SET_REPORT_SEMAPHORE_A, &[hi(DST), lo(DST), 7, 1]));
+    assert_eq!(method, report::SET_REPORT_SEMAPHORE_D);
+}
+
+#[test]
 fn draws_are_refused_and_not_skipped() {
     let cases = [
         // A PCAS action that nobody knows.
