@@ -23,8 +23,14 @@ const CTA_TURN: u64 = 64 * WARP_TURN as u64;
 /// Turns of warps that one worker takes before others are called for: most grids are done by then.
 const ALONE: u32 = 16;
 
-/// CTAs that are resident at most: a grid whose CTAs wait for each other has no more.
+/// CTAs that are resident, unless they wait for each other.
 const RESIDENT: u64 = 64;
+
+/// CTAs that wait for each other, at most: as many as 144 SMs hold.
+const MOST_TOGETHER: u64 = 144 * 32;
+
+/// Bytes of registers and shared memory of resident CTAs, at most: 64 that have all of an SM.
+const MOST_BYTES: u64 = RESIDENT * (256 + 228) * 1024;
 
 /// How a slice of a grid ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,12 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// CTAs for which there is local memory.
+fn local_parts(launch: &Launch) -> u64 {
+    let of_cta = launch.local.of_lane() * u64::from(launch.warps()) * 32;
+    launch.local.size.checked_div(of_cta).unwrap_or(u64::MAX)
+}
+
 /// A grid in flight.
 #[derive(Debug)]
 pub struct Grid {
@@ -99,8 +111,7 @@ impl Grid {
     /// As for [`Self::new`].
     pub fn with(launch: Launch, twin: Twin) -> Result<Self, LaunchError> {
         launch.check()?;
-        let of_cta = launch.local.of_lane() * u64::from(launch.warps()) * 32;
-        let parts = launch.local.size.checked_div(of_cta).unwrap_or(RESIDENT).min(RESIDENT);
+        let parts = RESIDENT.min(local_parts(&launch));
         let program = Program::new(launch.arch, launch.registers, launch.constants.clone());
         let state = State {
             waiting: VecDeque::new(),
@@ -118,9 +129,21 @@ impl Grid {
         self.launch.ctas()
     }
 
-    /// CTAs that are resident at the same time, at most. Before the grid has begun.
-    pub fn most_at_once(&self) -> u64 {
-        self.state().slots.len() as u64
+    /// Has all CTAs resident at the same time, for they wait for each other. Before the grid has begun. The error
+    /// is how many can be.
+    ///
+    /// # Errors
+    /// Local memory, or the bytes of this process that a grid may take, are too few.
+    pub fn gather(&mut self) -> Result<(), u64> {
+        let launch = &self.launch;
+        let registers = u64::from(launch.warps()) * u64::from(launch.registers) * 128;
+        let of_cta = registers.saturating_add(launch.shared.into()).max(1);
+        let most = MOST_TOGETHER.min(MOST_BYTES / of_cta).min(local_parts(launch));
+        if launch.ctas() > most {
+            return Err(most);
+        }
+        self.state().slots = (0..launch.ctas()).rev().collect();
+        Ok(())
     }
 
     /// Runs the grid until it ends, or `go_on` says no: it is asked some thousand instructions apart, by

@@ -142,12 +142,14 @@ impl Work {
             local_window: state.local_window(),
             local: LocalMemory { base, size, low: grid.local_low, high: grid.local_high },
         };
-        let running = gpuvmk_sm::Grid::new(launch).map_err(|error| {
+        let mut running = gpuvmk_sm::Grid::new(launch).map_err(|error| {
             log::debug!("softgpu: the QMD at {qmd:#x} is not launched: {error}");
             Refusal::Robust(GR_EXCEPTION)
         })?;
-        let (blocks, most) = (running.blocks(), running.most_at_once());
-        if grid.asked == Asked::Together && blocks > most {
+        if grid.asked == Asked::Together
+            && let Err(most) = running.gather()
+        {
+            let blocks = running.blocks();
             run.not_executed
                 .note(format_args!("{blocks} blocks that wait for each other, but {most} at most"));
             return Err(Refusal::Robust(GR_EXCEPTION));

@@ -153,6 +153,24 @@ fn memory_that_is_not_there_is_a_fault() {
 }
 
 #[test]
+fn blocks_that_wait_for_each_other_are_there_all_at_once_or_not_at_all() {
+    let of = |blocks: u32, threads: u32, registers, shared, local: LocalMemory| {
+        let constants = constants([blocks, 1, 1], [threads, 1, 1], &[C], &[1, 7]);
+        let launch = launch([blocks, 1, 1], [threads, 1, 1], registers, shared, constants);
+        Grid::new(Launch { local, ..launch }).unwrap().gather()
+    };
+    let none = LocalMemory::default();
+    assert_eq!(of(144 * 32, 32, 8, 0, none), Ok(()));
+    assert_eq!(of(144 * 32 + 1, 32, 8, 0, none), Err(144 * 32));
+    // By what they take of this process.
+    assert_eq!(of(144, 256, 64, 48 << 10, none), Ok(()));
+    assert_eq!(of(144, 1024, 64, 227 << 10, none), Err(64 * 484 / 483));
+    // By local memory: 32 lanes with 1 KiB each.
+    let local = LocalMemory { base: 0, size: 100 << 15, low: 1024, high: 0 };
+    assert_eq!([100, 101].map(|blocks| of(blocks, 32, 8, 0, local)), [Ok(()), Err(100)]);
+}
+
+#[test]
 fn a_grid_pauses_and_goes_on() {
     let (grid, block) = ([2, 1, 1], [64, 1, 1]);
     let mut ram = Ram::default();

@@ -162,7 +162,8 @@ pub fn local(context: &Rc<Context>) -> Result<Figures> {
 
 /// Blocks that wait for each other, which ends only if all of them run.
 pub fn cooperative(context: &Rc<Context>) -> Result<Figures> {
-    const BLOCKS: u32 = 24;
+    // One for each multiprocessor.
+    const BLOCKS: u32 = 144;
     const THREADS: u32 = 64;
     const ROUNDS: usize = 6;
     const WIDTH: usize = (BLOCKS * THREADS) as usize;
