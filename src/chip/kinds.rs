@@ -10,6 +10,8 @@ pub struct StorageKinds {
     plain: [u8; 256],
     /// Marks in `plain` a number that is no kind.
     invalid: u8,
+    /// Pages of this kind are no memory, but registers of the function.
+    registers: Option<u8>,
 }
 
 impl std::fmt::Debug for StorageKinds {
@@ -36,7 +38,17 @@ impl StorageKinds {
             }
             index += 1;
         }
-        Self { plain, invalid }
+        Self { plain, invalid, registers: None }
+    }
+
+    /// The same, with pages of a kind that are registers.
+    pub(super) const fn with_registers(self, kind: u8) -> Self {
+        Self { registers: Some(kind), ..self }
+    }
+
+    /// True for pages that are no memory, but registers of the function.
+    pub fn is_registers(&self, kind: u8) -> bool {
+        self.registers == Some(kind)
     }
 
     /// The kind without compression that has the same layout; `None`: the chip has no such kind.

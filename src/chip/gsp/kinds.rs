@@ -24,4 +24,5 @@ pub static KINDS: StorageKinds = StorageKinds::new(
         // S8Z24, ZF32_X24S8, Z24S8.
         (0x0c, 0x0e, 0x03, true),
     ],
-);
+)
+.with_registers(SMSKED_MESSAGE);

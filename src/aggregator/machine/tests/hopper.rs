@@ -186,6 +186,30 @@ fn pages_of_every_size_are_mapped_up_to_the_last_address() {
 }
 
 #[test]
+fn pages_that_are_registers_are_left_out_and_are_no_mistake() {
+    let (mut machine, fake, a, _) = hopper();
+    let mapped = || fake.state().spaces.values().map(|space| space.len()).sum::<usize>();
+    let before = mapped();
+    let mapping = |kind| {
+        let Request::UpdateSpace { space, unmap, mut map } =
+            run(0x40_0000, 1, 12, GuestTarget::Vram(GuestVram(0)))
+        else {
+            panic!("an update")
+        };
+        map[0].kind = kind;
+        Request::UpdateSpace { space, unmap, map }
+    };
+    done(&mut machine, a, mapping(gpuvmk_chip::gsp::SMSKED_MESSAGE));
+    assert_eq!(mapped(), before);
+    assert_eq!(refused(&mut machine, a, mapping(7)), RefusalKind::OutsidePartition);
+    done(&mut machine, a, mapping(6));
+    assert_eq!(mapped(), before + 1);
+    // What was memory is none any more.
+    done(&mut machine, a, mapping(gpuvmk_chip::gsp::SMSKED_MESSAGE));
+    assert_eq!(mapped(), before);
+}
+
+#[test]
 fn memory_far_up_is_reached_and_large_pages_of_it_stay_large() {
     let (mut machine, fake, a, _) = hopper();
     // A quarter of the bus address space, and neither is a multiple of the largest page.
