@@ -160,6 +160,13 @@ impl Process {
         }
     }
 
+    /// Memory of its own, in KiB: not what it shares with others, such as a guest's memory and VRAM, nor files.
+    pub fn own_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        own.trim().strip_suffix("kB")?.trim().parse().ok()
+    }
+
     /// Gives all its threads a priority; threads that they start later have it too. Only root can raise one.
     pub fn set_priority(&self, priority: Priority) -> Result<()> {
         let tasks = format!("/proc/{}/task", self.child.id());

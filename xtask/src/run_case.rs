@@ -41,11 +41,14 @@ pub struct Accesses {
     pub chip: Chip,
     /// Accesses that stopped a processor until the GPU's process had answered.
     pub trapped: u64,
+    /// Memory of that process alone at the end, in KiB.
+    pub own_kib: Option<u64>,
 }
 
 impl Accesses {
     fn to_json(&self) -> Value {
-        json!({ "vm": self.vm, "chip": self.chip.name(), "trapped": self.trapped })
+        let own_mib = self.own_kib.map(|kib| kib.div_ceil(1024));
+        json!({ "vm": self.vm, "chip": self.chip.name(), "trapped": self.trapped, "own_mib": own_mib })
     }
 }
 
@@ -123,9 +126,27 @@ impl Run<'_> {
             let tenants = rig.tenants()?;
             self.check_tenants(&tenants);
             self.accesses = counted(&tenants, &chips);
+            for (index, accesses) in self.accesses.iter_mut().enumerate() {
+                accesses.own_kib = rig.device(index).and_then(|device| device.process().own_kib());
+            }
+            self.check_memory();
         }
         self.problems.extend(rig.stop()?);
         Ok(())
+    }
+
+    /// A process that serves a GPU is small, however much its guest did.
+    fn check_memory(&mut self) {
+        for Accesses { vm, own_kib, .. } in &self.accesses {
+            match own_kib {
+                Some(kib) if *kib <= OWN_KIB => {}
+                Some(kib) => {
+                    self.problems
+                        .push(format!("the process of {vm} has {kib} KiB of its own, {OWN_KIB} are allowed"));
+                }
+                None => self.problems.push(format!("nobody knows what memory the process of {vm} has")),
+            }
+        }
     }
 
     fn start(&self, rig: &Rig, label: &str, guest: &Guest, first_gpu: usize) -> Result<Machine> {
@@ -347,11 +368,14 @@ impl Run<'_> {
     }
 }
 
+/// What a device process may have of its own.
+const OWN_KIB: u64 = 16 << 10;
+
 /// What tenants counted, by the chips of these GPUs.
 fn counted(tenants: &[TenantStatus], chips: &[(String, Chip)]) -> Vec<Accesses> {
     let of = |(vm, chip): &(String, Chip)| {
         let tenant = tenants.iter().find(|tenant| tenant.name == *vm)?;
-        Some(Accesses { vm: vm.clone(), chip: *chip, trapped: tenant.trapped })
+        Some(Accesses { vm: vm.clone(), chip: *chip, trapped: tenant.trapped, own_kib: None })
     };
     chips.iter().filter_map(of).collect()
 }

@@ -53,6 +53,8 @@ pub(super) fn build(root: &Path, version: &str) -> Result<Vec<PathBuf>> {
         .arg(format!("NV_EXCLUDE_KERNEL_MODULES={LEFT_OUT}"))
         // Type information for tracers, which needs one more tool.
         .arg("CONFIG_DEBUG_INFO_BTF_MODULES=")
+        // What debuggers read is stripped below.
+        .arg("KCFLAGS=-g0")
         .env_remove("MAKEFLAGS")
         .stdin(Stdio::null())
         .stdout(fs::File::create(&log).with_context(|| format!("Cannot create {}", log.display()))?)
