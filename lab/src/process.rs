@@ -160,7 +160,8 @@ impl Process {
         }
     }
 
-    /// Memory of its own, in KiB: not what it shares with others, such as a guest's memory and VRAM, nor files.
+    /// Memory of its own, in KiB: not what it shares with others, such as a guest's memory and VRAM, nor
+    /// files.
     pub fn own_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;

@@ -129,8 +129,8 @@ impl Grid {
         self.launch.ctas()
     }
 
-    /// Has all CTAs resident at the same time, for they wait for each other. Before the grid has begun. The error
-    /// is how many can be.
+    /// Has all CTAs resident at the same time, for they wait for each other. Before the grid has begun. The
+    /// error is how many can be.
     ///
     /// # Errors
     /// Local memory, or the bytes of this process that a grid may take, are too few.
