@@ -42,7 +42,8 @@ const SIGNS: [&str; 5] = ["BUG:", "nobody cared", "Call Trace", "init: cannot", 
 struct Explanation {
     /// The line has all of these.
     parts: &'static [&'static str],
-    /// Only where one of these programs was to run; everywhere if none is named.
+    /// Only where one of these programs was to run, with these very options if there are any; everywhere if
+    /// none is named.
     provoked_by: &'static [&'static str],
     /// The reason.
     #[allow(dead_code, reason = "read by whoever edits the table")]
@@ -56,6 +57,7 @@ const HANG: &[&str] = &["hang"];
 const BAD_LAUNCH: &[&str] = &["badlaunch"];
 /// NVIDIA's own driver.
 const NVIDIA: &[&str] = &["smi", "cuda"];
+const CUDA_FAULT: &[&str] = &["cuda:checks=fault"];
 
 const EXPLAINED: &[Explanation] = &[
     Explanation {
@@ -72,6 +74,11 @@ const EXPLAINED: &[Explanation] = &[
         parts: &["nvidia: module verification failed: signature and/or required key missing"],
         provoked_by: NVIDIA,
         reason: "the module is built here, and signed by nobody",
+    },
+    Explanation {
+        parts: &["NVRM: Xid ", ": 31, ", "MMU Fault: ENGINE GRAPHICS faulted @ "],
+        provoked_by: CUDA_FAULT,
+        reason: "the kernel that stores where nothing is",
     },
     Explanation {
         parts: &["shpchp ", "_register failed with error -16"],
@@ -296,8 +303,10 @@ fn suspicious(line: &str) -> bool {
 
 fn explained(line: &str, programs: &[String]) -> bool {
     EXPLAINED.iter().any(|explanation| {
-        let provoked = explanation.provoked_by.is_empty()
-            || programs.iter().any(|call| explanation.provoked_by.contains(&program_of(call)));
+        let provokes = |call: &String| {
+            explanation.provoked_by.iter().any(|one| *one == call.as_str() || *one == program_of(call))
+        };
+        let provoked = explanation.provoked_by.is_empty() || programs.iter().any(provokes);
         provoked && explanation.parts.iter().all(|part| line.contains(part))
     })
 }
@@ -361,6 +370,17 @@ mod tests {
         let killed = "[ 9.1] nouveau 0000:01:00.0: init[88]: channel 3 killed!";
         assert_eq!(unexplained(&lines(&[line, killed]), &lines(&["badlaunch"])), Vec::<String>::new());
         assert_eq!(unexplained(&lines(&[killed]), &lines(&["compute"])), [killed]);
+    }
+
+    #[test]
+    fn xid_is_explained_by_the_check_that_faults_only() {
+        let line = "[ 63.4] NVRM: Xid (PCI:0000:01:00): 31, pid=169, name=gpuvmk-cuda, Ch 00000007, MMU Fault: ENGINE \
+                    GRAPHICS faulted @ 0x10_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE";
+        assert_eq!(
+            unexplained(&lines(&[line]), &lines(&["cuda", "cuda:checks=fault"])),
+            Vec::<String>::new()
+        );
+        assert_eq!(unexplained(&lines(&[line]), &lines(&["cuda", "cuda:checks=copy"])), [line]);
     }
 
     #[test]

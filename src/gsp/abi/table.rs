@@ -6,8 +6,8 @@
 pub use super::object_type::Type;
 use super::status::Status;
 use super::values::{
-    AddressSpaceParameters, ChannelParameters, Devices, Graphics, Identity, InterruptVectors, MemoryInfo,
-    MemorySystem, Names, PageDirectory, Parameters, PromoteContext, SuspendMemory, SuspendRegion,
+    AddressSpaceParameters, ChannelParameters, Devices, FaultOfChannel, Graphics, Identity, InterruptVectors,
+    MemoryInfo, MemorySystem, Names, PageDirectory, Parameters, PromoteContext, SuspendMemory, SuspendRegion,
 };
 use gpuvmk_chip::catalogue::ChipClasses;
 use gpuvmk_chip::nv::classes::Role;
@@ -246,6 +246,13 @@ pub enum ControlCall {
     HoldChannels(Read<bool>),
     /// Gives a channel's graphics context its buffers.
     PromoteContext(Read<PromoteContext>),
+    /// Whether a fault ended the context of a channel, and which.
+    FaultOfChannel {
+        /// The channel's handle.
+        read: Read<u32>,
+        /// The fault.
+        write: Write<Option<FaultOfChannel>>,
+    },
     /// Which graphics processing clusters there are, a bit each.
     GpcMask(Write<u32>),
     /// Which texture clusters a graphics processing cluster has, a bit each.

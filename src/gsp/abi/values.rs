@@ -7,7 +7,7 @@ mod gpu;
 
 use super::object_type::Type;
 use gpuvmk_chip::addr::Chid;
-use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, PhysicalAddress};
 
 pub use gpu::{Graphics, Host, Identity, MemoryInfo, MemoryUnits, Multiprocessor, Names, PciIdentity};
 
@@ -96,6 +96,28 @@ pub struct RcTriggered {
     pub fault_type: u32,
     /// It concerns all channels of the group that the channel is in.
     pub of_group: bool,
+}
+
+/// What a driver's log is to say of an error (the event OS_ERROR_LOG).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorLog {
+    /// `ROBUST_CHANNEL_*`, the Xid.
+    pub except_type: u32,
+    /// Runlist of the channel.
+    pub runlist: u16,
+    /// Its number there.
+    pub chid: Chid,
+    /// The words, ASCII.
+    pub text: String,
+}
+
+/// The MMU fault that ended a channel's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultOfChannel {
+    /// `NV_PFAULT_FAULT_TYPE_*`.
+    pub fault_type: u32,
+    /// What was tried.
+    pub access: AccessKind,
 }
 
 /// The parameters of an object's allocation.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::common::classes::MEMORY_LISTS;
 use super::table::{Class, Control, Function, Source, Type};
-use super::values::{Host, RcTriggered, StaticInfo};
+use super::values::{ErrorLog, Host, RcTriggered, StaticInfo};
 use gpuvmk_chip::catalogue::ChipClasses;
 
 /// A version of the firmware ABI.
@@ -39,6 +39,8 @@ pub struct Abi {
     pub static_info: fn(&StaticInfo<'_>) -> Vec<u8>,
     /// The event that tells of a stopped channel.
     pub rc_triggered: fn(RcTriggered) -> Vec<u8>,
+    /// The event that has a driver's log tell of an error, where its driver is told so.
+    pub error_log: Option<fn(&ErrorLog) -> Vec<u8>>,
     /// Channels run again when GSP goes on after a suspension. Otherwise a control lets them, when the driver
     /// has put VRAM back.
     pub resume_runs_channels: bool,

@@ -4,10 +4,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::Abi;
 use crate::abi::common::rpc::{
-    NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
-    rpc_run_cpu_sequencer_v17_00,
+    NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, NV_VGPU_MSG_EVENT_OS_ERROR_LOG,
+    NV_VGPU_MSG_EVENT_RC_TRIGGERED, rpc_run_cpu_sequencer_v17_00,
 };
-use crate::abi::values::RcTriggered;
+use crate::abi::values::{ErrorLog, RcTriggered};
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 
@@ -41,4 +41,12 @@ pub(super) fn rc_triggered(abi: &Abi, token: Token, error: RobustChannelError, o
         of_group,
     });
     Event { function: NV_VGPU_MSG_EVENT_RC_TRIGGERED, body }
+}
+
+/// A channel was stopped: what the driver's log is to say of it, before it is told of the channel.
+pub(super) fn error_log(abi: &Abi, token: Token, error: RobustChannelError) -> Option<Event> {
+    let Token { runlist, chid } = token;
+    let text = format!("Ch {:08x}, {}", chid.0, error.text());
+    let body = (abi.error_log?)(&ErrorLog { except_type: error.code, runlist, chid, text });
+    Some(Event { function: NV_VGPU_MSG_EVENT_OS_ERROR_LOG, body })
 }

@@ -376,8 +376,10 @@ impl Gsp {
         let group = self.rm.objects.group_of(token);
         let together = group.and_then(|group| self.rm.objects.channels_of(group).ok());
         self.rm.notifiers.write(back, together.as_deref().unwrap_or(&[token]), error);
+        let log = events::error_log(self.rm.abi, token, error);
+        let logged = log.and_then(|log| self.post(back, &log));
         let event = events::rc_triggered(self.rm.abi, token, error, together.is_some());
-        self.post(back, &event)
+        self.post(back, &event).or(logged)
     }
 
     /// Follows the effects that end GSP's running.

@@ -1,12 +1,15 @@
 //! Where NVIDIA's own driver looks for errors of its channels: a notifier each, in memory that it names when
 //! it makes a channel. Firmware writes there; the driver's kernel only wakes up who waits.
 //!
+//! A debugger of the driver's libraries asks for the fault that ended a channel's context.
+//!
 //! Not handled: a saved state does not have them. Who waits is then told of by the event alone.
 
 use std::collections::BTreeMap;
 
 use zerocopy::{Immutable, IntoBytes};
 
+use crate::abi::values::FaultOfChannel;
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
@@ -25,33 +28,49 @@ struct NvNotification {
 /// `status` of an error.
 const ERROR: u16 = 0xffff;
 
-/// The notifiers of all channels that have one.
+/// The notifiers of all channels that have one, and the faults of all that had one.
 #[derive(Debug, Default)]
-pub(super) struct Notifiers(BTreeMap<Token, PhysicalAddress>);
+pub(super) struct Notifiers {
+    places: BTreeMap<Token, PhysicalAddress>,
+    faults: BTreeMap<Token, FaultOfChannel>,
+}
 
 impl Notifiers {
     /// A channel has its notifier there.
     pub(super) fn set(&mut self, token: Token, place: PhysicalAddress) {
-        self.0.insert(token, place);
+        self.places.insert(token, place);
     }
 
     /// A channel is gone.
     pub(super) fn remove(&mut self, token: Token) {
-        self.0.remove(&token);
+        self.places.remove(&token);
+        self.faults.remove(&token);
     }
 
     /// All are gone.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.places.clear();
+        self.faults.clear();
     }
 
     /// Writes an error into the notifiers of these channels. What a driver names and does not have stays
     /// unwritten.
-    pub(super) fn write(&self, back: &dyn GspBackend, tokens: &[Token], error: RobustChannelError) {
+    pub(super) fn write(&mut self, back: &dyn GspBackend, tokens: &[Token], error: RobustChannelError) {
         let engine = u16::try_from(error.engine.nv2080_type()).unwrap_or(0);
         let said = NvNotification { nanoseconds: [0; 2], info32: error.code, info16: engine, status: ERROR };
-        for place in tokens.iter().filter_map(|token| self.0.get(token)) {
+        for place in tokens.iter().filter_map(|token| self.places.get(token)) {
             let _ = back.write_memory(*place, said.as_bytes());
         }
+        if let Some(fault) = error.fault() {
+            // The first is what ended the context.
+            for token in tokens {
+                self.faults.entry(*token).or_insert(fault);
+            }
+        }
+    }
+
+    /// The fault that ended a channel's context.
+    pub(super) fn fault(&self, token: Token) -> Option<FaultOfChannel> {
+        self.faults.get(&token).copied()
     }
 }

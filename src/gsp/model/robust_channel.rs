@@ -1,8 +1,9 @@
 //! The reasons of stopped channels for drivers: robust-channel codes (the Xid) and Volta's numbers of MMU
 //! faults.
 
+use crate::abi::values::FaultOfChannel;
 use gpuvmk_chip::channel_event::{FaultUnit, HangKind, StopCause};
-use gpuvmk_chip::{Engine, FaultReason};
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 
 /// `ROBUST_CHANNEL_GR_EXCEPTION`.
 const GRAPHICS_EXCEPTION: u32 = 13;
@@ -37,12 +38,39 @@ pub struct RobustChannelError {
     pub address: u64,
     /// Fault type in Volta's numbering, for MMU faults.
     pub fault_type: u32,
+    /// Access that faulted, for MMU faults.
+    pub access: AccessKind,
 }
 
 impl RobustChannelError {
     /// An error that is no MMU fault.
     pub const fn plain(engine: Engine, code: u32) -> Self {
-        Self { engine, code, address: 0, fault_type: 0 }
+        Self { engine, code, address: 0, fault_type: 0, access: AccessKind::Read }
+    }
+
+    /// The MMU fault that it is; none for another error.
+    pub(super) fn fault(&self) -> Option<FaultOfChannel> {
+        let Self { fault_type, access, .. } = *self;
+        (self.code == MMU_FAULT).then_some(FaultOfChannel { fault_type, access })
+    }
+
+    /// What a driver's log says of it behind the number. Who reads such logs looks for these words.
+    pub(super) fn text(&self) -> String {
+        match self.code {
+            MMU_FAULT => {
+                let (high, low) = (self.address >> 32, self.address & u64::from(u32::MAX));
+                let access = match self.access {
+                    AccessKind::Read => "READ",
+                    AccessKind::Write => "WRITE",
+                };
+                format!(
+                    "MMU Fault: ENGINE {} faulted @ {high:#x}_{low:08x}. Fault is of type {} ACCESS_TYPE_VIRT_{access}",
+                    unit(self.engine),
+                    fault_name(self.fault_type)
+                )
+            }
+            code => format!("{}: {}", unit(self.engine), meaning(code)),
+        }
     }
 }
 
@@ -59,6 +87,7 @@ impl From<StopCause> for RobustChannelError {
                 code: MMU_FAULT,
                 address: fault.address.0,
                 fault_type: fault_type(fault.reason),
+                access: fault.access,
             },
             StopCause::Host(_) => Self::plain(host, PBDMA_ERROR),
             StopCause::Graphics(_) => Self::plain(Engine::Graphics, GRAPHICS_EXCEPTION),
@@ -90,6 +119,40 @@ const fn fault_type(reason: FaultReason) -> u32 {
     }
 }
 
+/// NVIDIA's name of a fault type.
+const fn fault_name(fault_type: u32) -> &'static str {
+    match fault_type {
+        0x0 => "FAULT_PDE",
+        0x1 => "FAULT_PDE_SIZE",
+        0x2 => "FAULT_PTE",
+        0x3 => "FAULT_VA_LIMIT_VIOLATION",
+        0x4 => "FAULT_UNBOUND_INST_BLOCK",
+        0x5 => "FAULT_PRIV_VIOLATION",
+        0x6 => "FAULT_RO_VIOLATION",
+        0xa => "FAULT_UNSUPPORTED_APERTURE",
+        _ => "FAULT_COMPRESSION_FAILURE",
+    }
+}
+
+/// NVIDIA's name of an engine.
+fn unit(engine: Engine) -> String {
+    match engine {
+        Engine::Graphics => "GRAPHICS".into(),
+        Engine::Copy(number) => format!("CE{number}"),
+        other => other.to_string().to_uppercase(),
+    }
+}
+
+/// An error of which nothing but its number is known.
+const fn meaning(code: u32) -> &'static str {
+    match code {
+        GRAPHICS_EXCEPTION => "an exception of the engine",
+        PBDMA_ERROR => "the host unit could not carry a command out",
+        CONTEXT_SWITCH_TIMEOUT => "the channel did not leave its engine in time",
+        _ => "the channel was stopped",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,8 +177,26 @@ mod tests {
             access: AccessKind::Write,
             reason: FaultReason::WriteToReadOnly,
         };
-        let expected =
-            RobustChannelError { engine: Engine::COPY1, code: 31, address: 0x7f_dead_0000, fault_type: 6 };
-        assert_eq!(RobustChannelError::from(StopCause::Fault(fault)), expected);
+        let expected = RobustChannelError {
+            engine: Engine::COPY1,
+            code: 31,
+            address: 0x7f_dead_0000,
+            fault_type: 6,
+            access: AccessKind::Write,
+        };
+        let error = RobustChannelError::from(StopCause::Fault(fault));
+        assert_eq!(error, expected);
+        assert_eq!(error.fault(), Some(FaultOfChannel { fault_type: 6, access: AccessKind::Write }));
+        assert_eq!(
+            error.text(),
+            "MMU Fault: ENGINE CE1 faulted @ 0x7f_dead0000. Fault is of type FAULT_RO_VIOLATION ACCESS_TYPE_VIRT_WRITE"
+        );
+    }
+
+    #[test]
+    fn what_is_no_fault_says_its_engine() {
+        let error = RobustChannelError::plain(Engine::Graphics, PBDMA_ERROR);
+        assert_eq!(error.fault(), None);
+        assert_eq!(error.text(), "GRAPHICS: the host unit could not carry a command out");
     }
 }

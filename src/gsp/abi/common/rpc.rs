@@ -23,6 +23,7 @@ pub const NV_VGPU_MSG_EVENT_GSP_INIT_DONE: u32 = 0x1001;
 pub const NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER: u32 = 0x1002;
 pub const NV_VGPU_MSG_EVENT_POST_EVENT: u32 = 0x1003;
 pub const NV_VGPU_MSG_EVENT_RC_TRIGGERED: u32 = 0x1004;
+pub const NV_VGPU_MSG_EVENT_OS_ERROR_LOG: u32 = 0x1006;
 
 /// Register accesses that firmware has the driver make. The commands follow.
 ///

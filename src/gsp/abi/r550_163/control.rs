@@ -178,3 +178,28 @@ gpuvmk_chip::fields! {
         31:31 FORWARD_TO_PHYSICAL,
     }
 }
+
+/// What a debugger asks of the multiprocessors, and of the fault of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS {
+    pub hTargetChannel: u32,
+    pub numSMsToRead: u32,
+    pub smErrorStateArray: [[u64; 6]; 100],
+    pub mmuFaultInfo: u32,
+    pub mmuFault_valid: u8,
+    pub pad: [u8; 3],
+    pub mmuFault_faultInfo: u32,
+    pub startingSM: u32,
+}
+layout!(NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS, 0x12d8, mmuFaultInfo @ 0x12c8,
+    mmuFault_faultInfo @ 0x12d0);
+
+gpuvmk_chip::fields! {
+    /// A fault as the MMU tells of it.
+    NV_PFB_PRI_MMU_FAULT_INFO {
+        4:0 FAULT_TYPE,
+        19:16 ACCESS_TYPE = { VIRT_READ: 0, VIRT_WRITE: 1 },
+        31:31 VALID,
+    }
+}

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::values::RcTriggered;
+use crate::abi::values::{ErrorLog, RcTriggered};
 use gpuvmk_chip::layout;
 
 /// A channel was stopped. Where it faulted is not said; no journal follows.
@@ -34,6 +34,31 @@ impl From<RcTriggered> for rpc_rc_triggered_v17_02 {
             partitionAttributionId: 0,
             pad: 0,
             rcJournalBufferSize: 0,
+        }
+    }
+}
+
+/// The driver's log is to tell of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_os_error_log_v17_00 {
+    pub exceptType: u32,
+    pub runlistId: u32,
+    pub chid: u32,
+    pub errString: [u8; 0x100],
+}
+layout!(rpc_os_error_log_v17_00, 0x10c, chid @ 8, errString @ 0xc);
+
+impl From<&ErrorLog> for rpc_os_error_log_v17_00 {
+    fn from(log: &ErrorLog) -> Self {
+        let mut errString = [0; 0x100];
+        // A zero ends it.
+        errString.iter_mut().take(0xff).zip(log.text.bytes()).for_each(|(to, from)| *to = from);
+        Self {
+            exceptType: log.except_type,
+            runlistId: log.runlist.into(),
+            chid: log.chid.0.into(),
+            errString,
         }
     }
 }

@@ -45,6 +45,7 @@ pub static ABI: Abi = Abi {
     host: system_info::decode,
     static_info: |info| static_info::encode(info).as_bytes().to_vec(),
     rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),
+    error_log: Some(|log| events::rpc_os_error_log_v17_00::from(log).as_bytes().to_vec()),
     resume_runs_channels: true,
     suspends: false,
     parameters_follow: true,

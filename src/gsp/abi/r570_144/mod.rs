@@ -35,6 +35,7 @@ pub static ABI: Abi = Abi {
     host: |_| Host::default(),
     static_info: |info| static_info::encode(info).as_bytes().to_vec(),
     rc_triggered: |event| events::rpc_rc_triggered_v17_02::from(event).as_bytes().to_vec(),
+    error_log: None,
     resume_runs_channels: false,
     suspends: true,
     parameters_follow: false,

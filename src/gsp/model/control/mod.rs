@@ -77,6 +77,11 @@ fn handle(
         }
         ControlCall::HoldChannels(read) => channels::hold(rm, back, read(raw)?),
         ControlCall::PromoteContext(read) => channels::promote_context(rm, read(raw)?),
+        ControlCall::FaultOfChannel { read, write } => {
+            let token = rm.objects.channel(Id { handle: read(raw)?, ..id })?;
+            write(&rm.notifiers.fault(token), raw);
+            Ok(())
+        }
         ControlCall::GpcMask(write) => {
             write(&rm.config.hal.graphics.gpc_mask(), raw);
             Ok(())

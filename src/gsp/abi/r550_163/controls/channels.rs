@@ -2,8 +2,13 @@
 
 use super::numbers::numbers;
 use crate::abi::common::control::{parameters, put};
-use crate::abi::r550_163::control::NV2080_CTRL_INTERNAL_FIFO_GET_NUM_CHANNELS_PARAMS;
+use crate::abi::r550_163::control::{
+    NV_PFB_PRI_MMU_FAULT_INFO, NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS,
+    NV2080_CTRL_INTERNAL_FIFO_GET_NUM_CHANNELS_PARAMS,
+};
 use crate::abi::table::{Answer, ControlCall, controls};
+use crate::abi::values::FaultOfChannel;
+use gpuvmk_chip::AccessKind;
 
 numbers! {
     NVA06C_CTRL_CMD_GPFIFO_SCHEDULE = 0xa06c_0101, 2;
@@ -15,6 +20,7 @@ numbers! {
     NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE = 0x2080_1210, 32;
     NV2080_CTRL_CMD_INTERNAL_FIFO_GET_NUM_CHANNELS = 0x2080_0a61, 8;
     NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK = 0x83de_0309, 4;
+    NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES = 0x83de_030c, 4824;
 }
 
 controls! {
@@ -43,6 +49,36 @@ controls! {
     /// Which exceptions a debugger hears of.
     NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK on Debugger, size::NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK
         => Answer::Acknowledged;
+    /// Which errors multiprocessors report, and the fault that ended a channel's context. A fault is all that
+    /// is known: no multiprocessor reports what it did.
+    NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES on Debugger,
+        size_of::<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>()
+        => Answer::Handler(ControlCall::FaultOfChannel {
+            read: |raw| Ok(parameters::<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>(raw).hTargetChannel),
+            write: put_fault,
+        });
+}
+
+fn put_fault(fault: &Option<FaultOfChannel>, raw: &mut [u8]) {
+    use NV_PFB_PRI_MMU_FAULT_INFO::{ACCESS_TYPE, FAULT_TYPE, VALID};
+    let info = fault.map_or(0, |fault| {
+        let access = match fault.access {
+            AccessKind::Read => ACCESS_TYPE::VIRT_READ,
+            AccessKind::Write => ACCESS_TYPE::VIRT_WRITE,
+        };
+        FAULT_TYPE.of(fault.fault_type) | ACCESS_TYPE.of(access) | VALID.of(1)
+    });
+    let asked: NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS = parameters(raw);
+    put(
+        raw,
+        &NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS {
+            smErrorStateArray: [[0; 6]; 100],
+            mmuFaultInfo: info,
+            mmuFault_valid: fault.is_some().into(),
+            mmuFault_faultInfo: info,
+            ..asked
+        },
+    );
 }
 
 fn put_channels(count: &u32, raw: &mut [u8]) {

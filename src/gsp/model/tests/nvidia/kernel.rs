@@ -194,8 +194,8 @@ fn refused_command_stops_the_channel_and_the_driver_is_told() {
         talk.driver.events.clear();
         assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &commands), Some(vec![Effect::Interrupt]));
         talk.driver.poll();
-        let event = &talk.driver.events[0];
-        assert_eq!(event.function, 0x1004);
+        let [log, event] = &talk.driver.events[..] else { panic!("{:?}", talk.driver.events) };
+        assert_eq!((log.function, event.function), (0x1006, 0x1004));
         assert_eq!([0, 4, 0xc].map(|at| event.word(at)), [10, 7, code]);
         assert_eq!(talk.driver.gsp.counters().channels_stopped, 1);
         let notes: Vec<_> = talk.driver.gsp.take_notes().iter().map(ToString::to_string).collect();

@@ -5,9 +5,9 @@ use super::dialogue::Step;
 use super::replay::{Answer, Talk};
 use crate::model::tests::driver::{UNLOADING, words};
 use gpuvmk_backend::testing::BackCall;
-use gpuvmk_chip::addr::{Chid, GuestChannel};
-use gpuvmk_chip::channel_event::{ChannelStop, HostError, StopCause};
-use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, HostError, MmuFault, StopCause};
+use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 
 pub(super) const CLIENT: u32 = 0xc1d0_0015;
 pub(super) const UVM: u32 = 0xc1d0_0001;
@@ -23,6 +23,7 @@ const INVALID_OBJECT_HANDLE: u32 = 0x33;
 const INVALID_OBJECT_PARENT: u32 = 0x36;
 const INVALID_STATE: u32 = 0x40;
 const NOT_SUPPORTED: u32 = 0x56;
+const OBJECT_NOT_FOUND: u32 = 0x57;
 const STATE_IN_USE: u32 = 0x63;
 
 /// Makes an object; the status. The result of the message must say the same.
@@ -293,7 +294,7 @@ fn stopped_channel_is_told_of_in_this_versions_event() {
     talk.driver.gsp.stopped(&talk.driver.back, ChannelStop { channel: GuestChannel(0), cause });
     talk.driver.poll();
 
-    let event = &talk.driver.events[0];
+    let event = &talk.driver.events[1];
     assert_eq!((event.function, event.body.len()), (0x1004, 0x1c));
     assert_eq!([0, 4, 0xc].map(|at| event.word(at)), [1, 7, 32]);
 }
@@ -356,10 +357,59 @@ fn error_is_in_the_notifiers_of_the_whole_group_when_the_driver_is_told() {
         // The number of the error, the engine, and that it is one.
         assert_eq!([8, 12].map(word), [32, 0xffff_0001], "{chid}");
     }
-    let event = &talk.driver.events[0];
+    let [log, event] = &talk.driver.events[..] else { panic!("{:?}", talk.driver.events) };
+    assert_eq!((log.function, event.function), (0x1006, 0x1004));
+    assert_eq!([0, 4, 8].map(|at| log.word(at)), [32, 0, 8], "error, runlist, channel");
+    let said = String::from_utf8(log.body[12..].to_vec()).unwrap();
+    assert_eq!(
+        said.trim_end_matches('\0'),
+        "Ch 00000008, GRAPHICS: the host unit could not carry a command out"
+    );
     assert_eq!(
         [4, 0xc, 0x10].map(|at| event.word(at)),
         [8, 32, 1],
         "channel, error, and that it is the group's"
     );
+}
+
+#[test]
+fn debugger_is_told_of_the_fault_that_ended_a_context() {
+    const DEBUGGER: u32 = 0x5c00_007c;
+    let mut talk = cuda();
+    for chid in [7, 8] {
+        let asked = channel(chid, SHARE, 0, 1, 0);
+        assert_eq!(alloc(&mut talk, [CLIENT, GROUP, CHANNEL + chid], 0xc86f, asked), OK);
+    }
+    assert_eq!(alloc(&mut talk, [CLIENT, DEVICE, DEBUGGER], 0x83de, words(&[0, CLIENT, 0])), OK);
+    let read = |talk: &mut Talk, handle: u32| {
+        let mut parameters = words(&[handle, 100]);
+        parameters.resize(4824, 0xff);
+        let to = Some([CLIENT, DEBUGGER]);
+        let answer = talk.step(&Step::Control { to, number: 0x83de_030c, parameters }).unwrap();
+        assert!(answer.rest[8..0x12c8].iter().all(|byte| *byte == 0), "no multiprocessor reports anything");
+        (answer.status, [0, 4, 0x12c8, 0x12d0].map(|at| answer.word(at)), answer.rest[0x12cc])
+    };
+    assert_eq!(read(&mut talk, CHANNEL + 7), (OK, [CHANNEL + 7, 100, 0, 0], 0));
+
+    let fault = MmuFault {
+        unit: FaultUnit::Engine(Engine::Graphics),
+        address: GpuVa(0x10_0000_0000),
+        access: AccessKind::Write,
+        reason: FaultReason::PageNotPresent,
+    };
+    let stop = ChannelStop { channel: GuestChannel(1), cause: StopCause::Fault(fault) };
+    talk.driver.gsp.stopped(&talk.driver.back, stop);
+    talk.driver.poll();
+
+    // Type 2, a write, valid: of each channel of the group.
+    for chid in [7, 8] {
+        let said = read(&mut talk, CHANNEL + chid);
+        assert_eq!(said, (OK, [CHANNEL + chid, 100, 0x8001_0002, 0x8001_0002], 1));
+    }
+    let other = talk.step(&Step::Control {
+        to: Some([CLIENT, DEBUGGER]),
+        number: 0x83de_030c,
+        parameters: vec![0; 4824],
+    });
+    assert_eq!(other.unwrap().status, OBJECT_NOT_FOUND);
 }
