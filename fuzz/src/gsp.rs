@@ -76,7 +76,7 @@ pub fn run(data: &[u8]) {
         gsp.boot(&back, BASE + LIBOS).expect("good arguments");
         let record = driver.hello(&queues);
         queues.push(&back, &record);
-        gsp.commands(&back);
+        gsp.commands(&back, 0);
     }
     let mut steps = 0;
     while input.more() && steps < 96 {
@@ -100,7 +100,7 @@ pub fn run(data: &[u8]) {
     let record = queues.record(rpc::STATIC_INFO, &[0; 0x678]);
     queues.push(&back, &record);
     let before = queues.messages(&back);
-    gsp.commands(&back);
+    gsp.commands(&back, 0);
     assert_eq!(queues.messages(&back), before + 1, "GSP does not answer");
 }
 
@@ -163,13 +163,13 @@ fn step(
             }
         }
         6 | 7 => {
-            gsp.commands(back);
+            gsp.commands(back, 0);
         }
         _ => {
             let record = rpc::record(input, queues, driver);
             queues.push(back, &record);
             if input.below(8) != 7 {
-                gsp.commands(back);
+                gsp.commands(back, 0);
                 queues.read_all(back);
             }
         }
@@ -206,7 +206,7 @@ mod tests {
                 for record in rpc::channels(driver) {
                     let record = record(&queues);
                     queues.push(&back, &record);
-                    gsp.commands(&back);
+                    gsp.commands(&back, 0);
                     queues.read_all(&back);
                 }
                 assert_eq!(back.live().len(), 3, "{} with {}", chip.name, abi.version);

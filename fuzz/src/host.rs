@@ -11,7 +11,7 @@ use gpuvmk::aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, Li
 use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, Reply, Request, TenantLimits};
 use gpuvmk::aggregator::report::Report;
-use gpuvmk::backend::InterruptInterest;
+use gpuvmk::backend::{EngineTime, InterruptInterest};
 use gpuvmk::chip::{Chip, Face};
 use gpuvmk::fifo_virt::CopiedBytes;
 use gpuvmk::gpu::register::RegisterDriver;
@@ -211,6 +211,10 @@ impl AggregatorLink for Link {
 
     fn set_notification_interest(&self, _interest: InterruptInterest) -> Deferred {
         Deferred::default()
+    }
+
+    fn engine_time(&self) -> EngineTime {
+        EngineTime::default()
     }
 
     fn take_notifications(&self) -> Deferred {

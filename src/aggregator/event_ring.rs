@@ -27,7 +27,7 @@ use super::link::Deferred;
 use super::message::Message;
 use super::protocol::Event;
 use super::shared::SharedWords;
-use gpuvmk_backend::InterruptInterest;
+use gpuvmk_backend::{EngineTime, InterruptInterest};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Records that fit.
@@ -40,6 +40,10 @@ const WAITING: usize = 32;
 const INTEREST: usize = 34;
 /// The engines whose work has ended, as the bits of an [`EngineSet`]. A long word, as is the interest.
 const NOTIFIED: usize = 48;
+/// For how long engines have worked for the tenant: long words of nanoseconds, of the graphics engine and of
+/// all copy engines.
+const USED_GRAPHICS: usize = 56;
+const USED_COPIES: usize = 58;
 const RECORDS: usize = 64;
 /// Words of a ring that mean something by their place, for those who attack it.
 pub const LANDMARKS: [usize; 8] =
@@ -223,6 +227,12 @@ impl EventProducer {
         }
     }
 
+    /// Tells for how long engines have worked for the consumer. It is woken by nothing.
+    pub fn set_engine_time(&self, time: EngineTime) {
+        self.ring.long(USED_GRAPHICS).store(time.graphics, Ordering::Relaxed);
+        self.ring.long(USED_COPIES).store(time.copies, Ordering::Relaxed);
+    }
+
     /// Events lost because the consumer did not take them.
     pub const fn lost(&self) -> u64 {
         self.lost
@@ -350,6 +360,14 @@ impl Notifications {
             take_notified(&self.ring)
         };
         Deferred { engines, sent }
+    }
+
+    /// For how long engines have worked for this end's guest, as the producer said last.
+    pub fn engine_time(&self) -> EngineTime {
+        EngineTime {
+            graphics: self.ring.long(USED_GRAPHICS).load(Ordering::Relaxed),
+            copies: self.ring.long(USED_COPIES).load(Ordering::Relaxed),
+        }
     }
 
     /// Takes all pending notifications. If a message was sent, no other is sent before the next

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
-use gpuvmk_backend::InterruptInterest;
+use gpuvmk_backend::{EngineTime, InterruptInterest};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
@@ -128,6 +128,10 @@ pub trait AggregatorLink: Send + Sync {
     /// message was sent for them, the interest is [`InterruptInterest::Wake`] from now on, until
     /// [`Self::set_notification_interest`] says otherwise. The result is empty where nothing was held back.
     fn take_notifications(&self) -> Deferred;
+
+    /// For how long engines have worked for the guest, as the aggregator counts it. It is some hundredths of a
+    /// second late.
+    fn engine_time(&self) -> EngineTime;
 
     /// Connects the receiver of events, once. Events that came before are kept, within the size of the ring,
     /// and delivered then.

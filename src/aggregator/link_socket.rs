@@ -23,7 +23,7 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
-use gpuvmk_backend::InterruptInterest;
+use gpuvmk_backend::{EngineTime, InterruptInterest};
 use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_host::cancel::{Cancel, Waited};
@@ -326,6 +326,10 @@ impl AggregatorLink for SocketLink {
 
     fn take_notifications(&self) -> Deferred {
         self.notifications.take()
+    }
+
+    fn engine_time(&self) -> EngineTime {
+        self.notifications.engine_time()
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

@@ -73,6 +73,18 @@ pub trait GspBackend: Backend {
 
     /// How many objects the driver has now, for operators.
     fn note_objects(&self, usage: ObjectUsage);
+
+    /// For how long engines have worked for this GPU's driver; `None` where nobody counts that.
+    fn engine_time(&self) -> Option<EngineTime>;
+}
+
+/// For how long engines have worked for a driver since its GPU was made, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineTime {
+    /// The graphics engine.
+    pub graphics: u64,
+    /// All copy engines together.
+    pub copies: u64,
 }
 
 /// How far a driver is from its limit of objects.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use self::completions::Completions;
 pub use self::engine::{EngineBackend, EngineStatus, FifoState};
-pub use self::gsp::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
+pub use self::gsp::{ChannelRefusal, EngineTime, GspBackend, GspChannel, ObjectUsage};
 pub use self::interest::InterruptInterest;
 pub use self::windows::{WindowTables, Windows};
 use gpuvmk_chip::addr::GuestChannel;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
 use gpuvmk_aggregator::report::Report;
-use gpuvmk_backend::InterruptInterest;
+use gpuvmk_backend::{EngineTime, InterruptInterest};
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_trace::event::ChannelChange;
 use gpuvmk_trace::{Event as Traced, Tracer};
@@ -72,6 +72,10 @@ impl AggregatorLink for TracedLink {
 
     fn take_notifications(&self) -> Deferred {
         self.link.take_notifications()
+    }
+
+    fn engine_time(&self) -> EngineTime {
+        self.link.engine_time()
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

@@ -39,7 +39,7 @@ pub(super) fn suspend(driver: Driver, gsp: &mut Gsp, back: &FakeGspBack, queues:
     for record in rpc::suspension(driver, BASE + META) {
         let record = record(queues);
         queues.push(back, &record);
-        gsp.commands(back);
+        gsp.commands(back, 0);
         queues.read_all(back);
     }
     // Some drivers say where only when the processor stops; that nothing was suspended is no fault of theirs.
@@ -81,7 +81,7 @@ pub(super) fn resume(
             let record = record(queues);
             queues.push(back, &record);
         }
-        gsp.commands(back);
+        gsp.commands(back, 0);
     }
 }
 

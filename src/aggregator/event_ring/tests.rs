@@ -342,3 +342,17 @@ fn every_record_arrives_between_two_threads() {
     }
     sender.join().unwrap();
 }
+
+#[test]
+fn engine_time_is_there_without_an_event() {
+    let (producer, mut consumer) = pair();
+    let notifications = consumer.notifications();
+    assert_eq!(notifications.engine_time(), EngineTime::default());
+
+    let time = EngineTime { graphics: 7 << 32 | 1, copies: 5 };
+    fall_asleep(&consumer);
+    producer.set_engine_time(time);
+
+    assert_eq!(notifications.engine_time(), time);
+    assert!(is_asleep(&consumer) && take(&mut consumer).is_empty());
+}

@@ -14,6 +14,7 @@ use crate::limit::Limit;
 use crate::report::Report;
 use crate::tenant::{Holder, MOST_UNCLOSED, Tenant, TenantState};
 use crate::vm_entry::DEFAULT_CHANNELS;
+use gpuvmk_backend::EngineTime;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_chip::{Chip, Engine};
 use gpuvmk_host::size::show_size;
@@ -108,6 +109,20 @@ impl Machine {
             true_us: truth.iter().find(|(other, _)| *other == engine).map(|(_, time)| micros(*time)),
         };
         self.scheduler.accounts(tenant).map(status).collect()
+    }
+
+    /// For how long engines have worked for a tenant.
+    pub fn engine_time(&self, tenant: TenantId) -> EngineTime {
+        let mut time = EngineTime::default();
+        for (engine, account) in self.scheduler.accounts(tenant) {
+            let sum = match engine {
+                Engine::Graphics => &mut time.graphics,
+                Engine::Copy(_) => &mut time.copies,
+                _ => continue,
+            };
+            *sum = sum.saturating_add(u64::try_from(account.used.as_nanos()).unwrap_or(u64::MAX));
+        }
+        time
     }
 
     /// The state now. `backend` says how the physical GPU is reached.

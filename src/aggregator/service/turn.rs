@@ -1,6 +1,8 @@
 //! The service's loop: doorbells first, then the GPU's events, then requests, then what is due. No descriptor
 //! of a tenant or an unadmitted connection is received, written to or closed here: see [`super::porter`].
 
+mod accounts;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,14 +10,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use gpuvmk_control_client::Status;
 use rustix::event::{Timespec, epoll};
 
 use super::adaptive_poll::AdaptivePoll;
 use super::commands::{Command, Commands};
 use super::connection::{Connection, Stage, TenantLink};
 use super::gate::{Gate, OpenGate};
-use crate::machine::status::{add_copied, add_report};
 use crate::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
 use crate::message::MessageSender;
 use crate::steps::Step;
@@ -68,6 +68,8 @@ pub(super) struct Loop {
     /// Sends messages to drivers; without it, back ends send their own.
     pub(super) messages: Option<Arc<MessageSender>>,
     pub(super) adaptive_poll: AdaptivePoll,
+    /// When tenants were told last for how long engines have worked for them.
+    told_times: Duration,
 }
 
 impl Loop {
@@ -109,6 +111,7 @@ impl Loop {
             outputs: Vec::new(),
             messages: messages.ok().map(Arc::new),
             adaptive_poll: AdaptivePoll::new(poll, to_spare()),
+            told_times: Duration::ZERO,
         })
     }
 
@@ -143,6 +146,7 @@ impl Loop {
             more = self.machine.step(now) || mailboxes_left;
             let stepped = self.now();
             self.flush();
+            self.tell_times(stepped);
             self.machine.note_step(Step::Tell, self.now().saturating_sub(stepped));
             if self.machine.is_to_be_closed() {
                 return Err(io::Error::other("the physical GPU is gone, and has to be closed"));
@@ -347,28 +351,6 @@ impl Loop {
             self.found = self.inbox.try_recv().ok();
         }
         true
-    }
-
-    /// The machine's state, with what the tenants' backends say of themselves.
-    fn status(&self) -> Status {
-        let mut status = self.machine.status(&self.backend);
-        status.gpu.refused_peers = self.guards.iter().map(|guard| guard.refused()).sum();
-        status.gpu.refused_hellos = self.refused_hellos;
-        for (id, tenant) in self.machine.tenants_by_age().zip(&mut status.tenants) {
-            let number = self.by_tenant.get(&id);
-            if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)
-            {
-                add_report(tenant, &link.doorbells.report());
-                add_copied(tenant, &link.doorbells.copied());
-                tenant.trapped = link.doorbells.trapped();
-                tenant.driver = link.doorbells.driver();
-            }
-            let connection = number.and_then(|number| self.connections.get(number));
-            tenant.pid = connection.map(|connection| connection.peer.pid);
-            tenant.dear_wakeups = connection.map_or(0, |connection| connection.porter.dear_wakeups());
-        }
-        status.gpu.strangers_refused = self.gate.refusals();
-        status
     }
 
     /// Lets what the machine has to say out.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::DeferredCompletions;
 use super::fake_memory::FakeMemory;
 use crate::{
-    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel,
+    Backend, ChannelRefusal, Completions, EngineEvents, EngineTime, FlushScope, GspBackend, GspChannel,
     InterruptInterest, NoTarget, ObjectUsage, VramPiece, Windows,
 };
 use gpuvmk_chip::addr::GuestChannel;
@@ -62,6 +62,7 @@ struct State {
     live: BTreeMap<GuestChannel, GspChannel>,
     refusal: Option<ChannelRefusal>,
     objects: Option<ObjectUsage>,
+    engine_time: Option<EngineTime>,
     interlude: Option<Interlude>,
 }
 
@@ -99,6 +100,11 @@ impl FakeGspBack {
     /// What was asked for since the last call of this, but channels' requests that were refused.
     pub fn calls(&self) -> Vec<BackCall> {
         std::mem::take(&mut self.state().calls)
+    }
+
+    /// Engines have worked for that long.
+    pub fn set_engine_time(&self, time: EngineTime) {
+        self.state().engine_time = Some(time);
     }
 
     /// Channels that exist, by their slots.
@@ -326,6 +332,10 @@ impl GspBackend for FakeGspBack {
         let mut state = self.state();
         assert!(state.live.remove(&slot).is_some(), "{slot:?} is destroyed twice");
         state.calls.push(BackCall::Destroy(slot.0));
+    }
+
+    fn engine_time(&self) -> Option<EngineTime> {
+        self.state().engine_time
     }
 
     fn note_objects(&self, usage: ObjectUsage) {

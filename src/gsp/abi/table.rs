@@ -253,6 +253,11 @@ pub enum ControlCall {
         /// The fault.
         write: Write<Option<FaultOfChannel>>,
     },
+    /// Where programs read utilisation without asking: the bus address of a record of a time, and percents of
+    /// the GPU and of its memory. None: nowhere.
+    SharedUtilization(Read<Option<u64>>),
+    /// Whether any program wants that.
+    WantUtilization(Read<bool>),
     /// Which graphics processing clusters there are, a bit each.
     GpcMask(Write<u32>),
     /// Which texture clusters a graphics processing cluster has, a bit each.

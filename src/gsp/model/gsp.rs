@@ -195,8 +195,11 @@ impl Gsp {
         effects
     }
 
-    /// Carries out what is in the command queue.
-    pub fn commands(&mut self, back: &impl GspBackend) -> Vec<Effect> {
+    /// Carries out what is in the command queue. `now` is the time.
+    pub fn commands(&mut self, back: &impl GspBackend, now: u64) -> Vec<Effect> {
+        // What programs read without asking is up to date when they hear an answer.
+        self.rm.now = now;
+        self.rm.shared_data.look(back, now);
         self.drain(back)
     }
 

@@ -23,6 +23,7 @@ mod robust_channel;
 mod rpc;
 mod saved;
 mod shared;
+mod shared_data;
 mod state;
 mod static_info;
 mod token;

@@ -14,6 +14,7 @@ use crate::model::notifiers::Notifiers;
 use crate::model::objects::{Id, Kind, Objects};
 use crate::model::refusals::Refusals;
 use crate::model::robust_channel::RobustChannelError;
+use crate::model::shared_data::SharedData;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -37,6 +38,8 @@ pub(super) struct Rm {
     pub(super) kernel_channels: KernelChannels,
     /// Where drivers look for errors of their channels.
     pub(super) notifiers: Notifiers,
+    /// What the driver's programs read without asking.
+    pub(super) shared_data: SharedData,
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) notes: Notes,
@@ -51,6 +54,8 @@ pub(super) struct Rm {
     pub(super) non_wpr_heap: u64,
     /// Channels that did not survive a suspension, to be reported to the driver.
     pub(super) lost: Vec<(Token, RobustChannelError)>,
+    /// The time, when the present commands came.
+    pub(super) now: u64,
     /// Effects of the present RPC for the face.
     pub(super) effects: Vec<Effect>,
 }
@@ -64,6 +69,7 @@ impl Rm {
             channels: Channels::default(),
             kernel_channels: KernelChannels::default(),
             notifiers: Notifiers::default(),
+            shared_data: SharedData::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
             notes: Notes::default(),
@@ -72,6 +78,7 @@ impl Rm {
             saved_at: None,
             non_wpr_heap: 0,
             lost: Vec::new(),
+            now: 0,
             effects: Vec::new(),
         }
     }
@@ -81,6 +88,7 @@ impl Rm {
         self.channels.clear(back);
         self.kernel_channels.clear();
         self.notifiers.clear();
+        self.shared_data.set_record(None);
         self.objects.clear();
         self.bar2_entry = 0;
         self.saved_at = None;

@@ -23,6 +23,7 @@ use super::objects::{DeviceSpaceState, Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::refusals::Refusals;
 use super::rm::Rm;
+use super::shared_data::SharedData;
 
 /// State of a [`Gsp`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +91,8 @@ impl Gsp {
             kernel_channels: _,
             // Nor where drivers look for errors.
             notifiers: _,
+            // Nor where programs read without asking.
+            shared_data: _,
             counters,
             // For operators, who count from when they look first.
             refusals: _,
@@ -101,6 +104,7 @@ impl Gsp {
             non_wpr_heap,
             // There are some while an RPC is carried out.
             lost: _,
+            now: _,
             effects: _,
         } = rm;
         GspState {
@@ -164,6 +168,7 @@ impl Gsp {
                 channels,
                 kernel_channels: KernelChannels::default(),
                 notifiers: Notifiers::default(),
+                shared_data: SharedData::default(),
                 counters: state.counters,
                 refusals: Refusals::default(),
                 notes: Notes::default(),
@@ -172,6 +177,7 @@ impl Gsp {
                 saved_at: state.saved_at,
                 non_wpr_heap: state.non_wpr_heap,
                 lost: Vec::new(),
+                now: 0,
                 effects: Vec::new(),
             },
             kept: state.kept,

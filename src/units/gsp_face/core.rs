@@ -144,7 +144,7 @@ impl<B: GspBackend> Core<B> {
             let mut processor = locked(&self.processor);
             // Earlier stops are delivered first: they are about the channels that existed then.
             self.tell_stopped(back, &mut processor.gsp);
-            let effects = processor.gsp.commands(back);
+            let effects = processor.gsp.commands(back, self.face.now());
             self.apply(back, &effects);
             let effects = processor.gsp.kernel_waits(back, self.face.now());
             self.apply(back, &effects);

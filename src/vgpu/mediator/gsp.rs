@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::gsp::GspChannels;
 use crate::host::Host;
 use crate::status::FailSafe;
-use gpuvmk_backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
+use gpuvmk_backend::{ChannelRefusal, EngineTime, GspBackend, GspChannel, ObjectUsage};
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet};
 
@@ -32,6 +32,10 @@ impl GspBackend for Mediator<GspChannels> {
 
     fn destroy_channel(&self, slot: GuestChannel) {
         self.serve(|control, host| control.destroy_channel(slot, host));
+    }
+
+    fn engine_time(&self) -> Option<EngineTime> {
+        Some(self.connection().link.engine_time())
     }
 
     fn note_objects(&self, usage: ObjectUsage) {

@@ -22,7 +22,8 @@ use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, Lin
 use gpuvmk_aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use gpuvmk_aggregator::report::{FailSafeReason, Report};
 use gpuvmk_backend::{
-    Backend, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope, InterruptInterest,
+    Backend, Completions as _, EngineBackend, EngineEvents, EngineTime, FifoState, FlushScope,
+    InterruptInterest,
 };
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
@@ -183,6 +184,10 @@ impl AggregatorLink for FakeLink {
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
         *self.interest.lock().unwrap() = Some(interest);
         if interest == InterruptInterest::Masked { Deferred::default() } else { self.take_notifications() }
+    }
+
+    fn engine_time(&self) -> EngineTime {
+        EngineTime::default()
     }
 
     fn take_notifications(&self) -> Deferred {

@@ -1,6 +1,7 @@
 //! The checks, by name. Each has a context of its own, which ends with it; what asks least of the GPU comes
 //! first, and nothing runs after a failure.
 
+mod busy;
 mod kernels;
 mod planes;
 mod streams;
@@ -20,7 +21,7 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 21] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -41,10 +42,13 @@ const CHECKS: [(&str, Check); 20] = [
     ("managed", managed),
     ("full", full),
     (FAULT, fault),
+    (BUSY, busy::run),
 ];
 
 /// The check that ends its process's use of the GPU, and is no part of all.
 const FAULT: &str = "fault";
+/// The check that ends when the program's input does, and is no part of all.
+const BUSY: &str = "busy";
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
@@ -55,7 +59,7 @@ const SUMS_CODE: &[u8] = include_bytes!("sums.cubin");
 pub fn group(name: &str) -> Result<Vec<&'static str>> {
     let names = CHECKS.map(|(name, _)| name);
     if name == "all" {
-        return Ok(names.into_iter().filter(|name| *name != FAULT).collect());
+        return Ok(names.into_iter().filter(|name| ![FAULT, BUSY].contains(name)).collect());
     }
     let found = names.into_iter().find(|known| *known == name);
     Ok(vec![found.with_context(|| format!("There is no check '{name}'; there are {}", names.join(", ")))?])
@@ -359,7 +363,7 @@ mod tests {
     #[test]
     fn check_is_known_by_its_name() {
         assert_eq!(group("copy").unwrap(), ["copy"]);
-        assert_eq!(group("all").unwrap().len(), CHECKS.len() - 1);
+        assert_eq!(group("all").unwrap().len(), CHECKS.len() - 2);
         assert!(group("other").unwrap_err().to_string().contains("context, copy"));
     }
 }

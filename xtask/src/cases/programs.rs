@@ -120,6 +120,12 @@ pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
     }
 }
 
-/// What shows that NVIDIA's own driver works, each time from the start of the GSP on.
-pub const NVIDIA: &[&str] =
-    &["smi:times=2", "cuda", "cuda:checks=fault", "cuda", "cuda:processes=2:checks=copy,sums"];
+/// What shows that NVIDIA's own driver works, each time from the start of the GSP on. Its GPU has 2 GiB.
+pub const NVIDIA: &[&str] = &[
+    "smi:times=2",
+    "cuda",
+    "cuda:checks=fault",
+    "cuda",
+    "cuda:processes=2:checks=copy,sums",
+    "smi:busy=1:memory=2048",
+];

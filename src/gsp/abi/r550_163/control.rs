@@ -5,6 +5,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use gpuvmk_chip::layout;
 
+/// The version's name.
+pub const VERSION: &str = "550.163.01";
 /// Kinds of contexts in `NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS`.
 pub const CONTEXT_BUFFER_IDS: usize = 0x1a;
 /// Graphics engines that a table of them has places for.
@@ -201,5 +203,29 @@ gpuvmk_chip::fields! {
         4:0 FAULT_TYPE,
         19:16 ACCESS_TYPE = { VIRT_READ: 0, VIRT_WRITE: 1 },
         31:31 VALID,
+    }
+}
+
+/// Which firmware runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV2080_CTRL_GSP_GET_FEATURES_PARAMS {
+    pub gspFeatures: u32,
+    pub bValid: u8,
+    pub bDefaultGspRmGpu: u8,
+    pub firmwareVersion: [u8; 0x40],
+    pub pad: [u8; 2],
+}
+layout!(NV2080_CTRL_GSP_GET_FEATURES_PARAMS, 0x48, firmwareVersion @ 6);
+
+gpuvmk_chip::fields! {
+    /// Generations of PCIe, less one.
+    NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP {
+        /// Of the link, at most.
+        15:12 GEN,
+        /// Of the link now.
+        19:16 CURR_LEVEL,
+        /// Of the GPU.
+        23:20 GPU_GEN,
     }
 }

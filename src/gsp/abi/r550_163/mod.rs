@@ -31,7 +31,7 @@ pub const INTERNAL_CLIENT: u32 = 0xc1f0_0004;
 
 /// This version.
 pub static ABI: Abi = Abi {
-    version: "550.163.01",
+    version: control::VERSION,
     system_info: size_of::<system_info::GspSystemInfo>(),
     client_parameters: object::NV0000_ALLOC_PARAMETERS_SIZE,
     internal_client: INTERNAL_CLIENT,

@@ -82,6 +82,15 @@ fn handle(
             write(&rm.notifiers.fault(token), raw);
             Ok(())
         }
+        ControlCall::SharedUtilization(read) => {
+            rm.shared_data.set_record(read(raw)?);
+            Ok(())
+        }
+        ControlCall::WantUtilization(read) => {
+            rm.shared_data.want(read(raw)?);
+            rm.shared_data.look(back, rm.now);
+            Ok(())
+        }
         ControlCall::GpcMask(write) => {
             write(&rm.config.hal.graphics.gpc_mask(), raw);
             Ok(())

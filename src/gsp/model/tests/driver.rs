@@ -120,6 +120,8 @@ pub struct Driver {
     read: u32,
     pub effects: Vec<Effect>,
     pub events: Vec<Message>,
+    /// The time that GSP is told.
+    pub now: u64,
 }
 
 impl Driver {
@@ -151,6 +153,7 @@ impl Driver {
             read: 0,
             effects: Vec::new(),
             events: Vec::new(),
+            now: 0,
         };
         driver.arguments();
         driver
@@ -294,7 +297,7 @@ impl Driver {
                 self.restore();
             }
         }
-        let mut effects = self.gsp.commands(&self.back);
+        let mut effects = self.gsp.commands(&self.back, self.now);
         effects.extend(self.gsp.kernel_waits(&self.back, 0));
         self.effects.extend(effects);
     }

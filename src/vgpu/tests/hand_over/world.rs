@@ -65,6 +65,10 @@ impl AggregatorLink for RingLink {
         kept
     }
 
+    fn engine_time(&self) -> EngineTime {
+        EngineTime::default()
+    }
+
     fn take_notifications(&self) -> Deferred {
         let kept = self.notifications.take();
         point();

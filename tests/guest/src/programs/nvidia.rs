@@ -3,6 +3,8 @@
 //! The kernel modules are loaded with all others of a bare guest; what lies below `/nvidia` is there only if
 //! the guest's initramfs was made with it (docs/nvidia.md).
 
+mod watched;
+
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -30,28 +32,24 @@ const NODES: [(&str, &[&str], u32); 4] = [
     ("/dev/nvidia-uvm-tools", &["nvidia-uvm"], 1),
 ];
 
-/// What `nvidia-smi` says: the list of GPUs, and its usual page.
+/// What `nvidia-smi` says: the list of GPUs, its usual page, and all it knows; with `busy=1`, what it says of
+/// a GPU that a CUDA program uses. `memory=MIB` is how much the GPU has.
 pub fn smi(options: &Options) -> Result<Figures> {
     let times: u32 = options.get("times", 1)?;
+    let busy: u8 = options.get("busy", 0)?;
     make_nodes()?;
+    if busy != 0 {
+        return watched::run(options);
+    }
     let mut figures = Figures::new();
     for _ in 0..times {
         for (name, arguments) in [("list", &["-L"][..]), ("page", &[]), ("query", &["-q"])] {
             let start = Instant::now();
-            let output =
-                program(SMI)?.args(arguments).output().with_context(|| format!("{SMI} cannot be started"))?;
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let said = ask_smi(arguments)?;
             for line in said.lines() {
                 println!("{name}: {line}");
             }
-            ensure!(
-                output.status.success(),
-                "nvidia-smi {} ended with {}: {}{}",
-                arguments.join(" "),
-                output.status,
-                said.trim(),
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            ensure!(!said.contains("ERR!"), "nvidia-smi {} shows an error: {said}", arguments.join(" "));
             ensure!(name != "list" || said.starts_with("GPU 0: "), "nvidia-smi lists no GPU: {said}");
             figures.insert(name.into(), lines(&said).into());
             figures.insert(format!("{name}_ms"), stats::round(start.elapsed().as_secs_f64() * 1e3).into());
@@ -67,12 +65,7 @@ pub fn cuda(options: &Options) -> Result<Figures> {
     let processes: usize = options.get("processes", 1)?;
     make_nodes()?;
     let gpu = options.gpu()?;
-    let command = || -> Result<Command> {
-        let mut command = program(CUDA)?;
-        command.arg("name=cuda").arg(format!("gpu={gpu}")).arg(format!("checks={checks}"));
-        command.env("HOME", "/tmp").env("CUDA_CACHE_DISABLE", "1");
-        Ok(command)
-    };
+    let command = || cuda_program(gpu, &checks);
     if processes == 1 {
         return Err(command()?.exec()).context("the CUDA program cannot be started");
     }
@@ -95,6 +88,30 @@ pub fn cuda(options: &Options) -> Result<Figures> {
         figures.insert(format!("process_{number}"), result.unwrap_or_default());
     }
     Ok(figures)
+}
+
+/// What `nvidia-smi` prints when it is asked so.
+fn ask_smi(arguments: &[&str]) -> Result<String> {
+    let output =
+        program(SMI)?.args(arguments).output().with_context(|| format!("{SMI} cannot be started"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "nvidia-smi {} ended with {}: {}{}",
+        arguments.join(" "),
+        output.status,
+        said.trim(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(said)
+}
+
+/// The CUDA program with these checks.
+fn cuda_program(gpu: usize, checks: &str) -> Result<Command> {
+    let mut command = program(CUDA)?;
+    command.arg("name=cuda").arg(format!("gpu={gpu}")).arg(format!("checks={checks}"));
+    command.env("HOME", "/tmp").env("CUDA_CACHE_DISABLE", "1");
+    Ok(command)
 }
 
 /// What a CUDA program says of its checks, if it went well.

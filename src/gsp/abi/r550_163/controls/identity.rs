@@ -5,8 +5,9 @@ use zerocopy::FromZeros;
 use super::numbers::numbers;
 use crate::abi::common::control::{CONSTRUCTED_FALCON_INFO_PARAMS_SIZE, parameters, put};
 use crate::abi::r550_163::control::{
-    NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS,
-    NV2080_CTRL_GPU_INFO_INDEX, NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS, NVXXXX_CTRL_XXX_INFO,
+    NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS, NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP,
+    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_INFO_INDEX, NV2080_CTRL_GSP_GET_FEATURES_PARAMS,
+    NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS, NVXXXX_CTRL_XXX_INFO, VERSION,
 };
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
@@ -22,6 +23,8 @@ numbers! {
     NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO = 0x2080_013f, 136;
     NV2080_CTRL_CMD_GPU_GET_INFOROM_OBJECT_VERSION = 0x2080_014b, 5;
     NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE = 0x2080_017e, 8;
+    NV2080_CTRL_CMD_GPU_GET_RESET_STATUS = 0x2080_01ab, 1;
+    NV2080_CTRL_CMD_GPU_GET_DRAIN_AND_RESET_STATUS = 0x2080_01ae, 1;
     NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO = 0x2080_01b0, 1284;
     NV2080_CTRL_CMD_BIOS_GET_INFO_V2 = 0x2080_0810, 124;
     NV2080_CTRL_CMD_INTERNAL_GPU_GET_CHIP_INFO = 0x2080_0a36, 88;
@@ -61,17 +64,22 @@ controls! {
         => Answer::Zeroes;
     /// What the card's maker wrote into it: nothing.
     NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO => Answer::Zeroes;
-    /// The version of an object in the card's memory for such.
+    /// The version of an object in the card's memory for such. There is none.
     NV2080_CTRL_CMD_GPU_GET_INFOROM_OBJECT_VERSION on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_INFOROM_OBJECT_VERSION
+        => Answer::Handler(ControlCall::Computed(|_| Err(Status::ObjectNotFound)));
+    /// Whether the GPU has to be reset: it has not.
+    NV2080_CTRL_CMD_GPU_GET_RESET_STATUS on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_RESET_STATUS => Answer::Zeroes;
+    /// Whether its work should end for that: it need not.
+    NV2080_CTRL_CMD_GPU_GET_DRAIN_AND_RESET_STATUS on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_DRAIN_AND_RESET_STATUS
         => Answer::Zeroes;
     /// How VRAM is cut between virtual functions: there are none.
     NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE
         => Answer::Zeroes;
     /// Falcons that need context buffers. There are none.
     NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO on Subdevice, CONSTRUCTED_FALCON_INFO_PARAMS_SIZE => Answer::Zeroes;
-    /// What the VBIOS says by number: nothing.
+    /// What the VBIOS says by number. There is none.
     NV2080_CTRL_CMD_BIOS_GET_INFO_V2 on Subdevice, size::NV2080_CTRL_CMD_BIOS_GET_INFO_V2
-        => Answer::Handler(ControlCall::Computed(put_no_info));
+        => Answer::Handler(ControlCall::Computed(|_| Err(Status::NotSupported)));
     /// The GPU's numbers on the bus, and where some units have their registers.
     NV2080_CTRL_CMD_INTERNAL_GPU_GET_CHIP_INFO on Subdevice, size_of::<NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS>()
         => Answer::Handler(ControlCall::Identity(put_chip_info));
@@ -98,8 +106,17 @@ controls! {
         size::NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS => Answer::Zeroes;
     /// The link to a processor's memory: there is none.
     NV2080_CTRL_CMD_BUS_GET_C2C_INFO on Subdevice, size::NV2080_CTRL_CMD_BUS_GET_C2C_INFO => Answer::Zeroes;
-    /// What firmware can do beside what all of it can: nothing.
-    NV2080_CTRL_CMD_GSP_GET_FEATURES on Subdevice, size::NV2080_CTRL_CMD_GSP_GET_FEATURES => Answer::Zeroes;
+    /// Which firmware runs, and what it can do beside what all of it can: nothing.
+    NV2080_CTRL_CMD_GSP_GET_FEATURES on Subdevice, size_of::<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>()
+        => Answer::Handler(ControlCall::Computed(put_features));
+}
+
+fn put_features(raw: &mut [u8]) -> Result<(), Status> {
+    let mut features = NV2080_CTRL_GSP_GET_FEATURES_PARAMS::new_zeroed();
+    (features.bValid, features.bDefaultGspRmGpu) = (1, 1);
+    features.firmwareVersion.iter_mut().zip(VERSION.bytes()).for_each(|(to, from)| *to = from);
+    put(raw, &features);
+    Ok(())
 }
 
 fn put_chip_info(identity: &Identity, raw: &mut [u8]) {
@@ -174,14 +191,13 @@ fn put_gpu_info(raw: &mut [u8]) -> Result<(), Status> {
     })
 }
 
-fn put_no_info(raw: &mut [u8]) -> Result<(), Status> {
-    put_list(raw, |entry| NVXXXX_CTRL_XXX_INFO { data: 0, ..entry })
-}
-
 /// `NV2080_CTRL_BUS_INFO_INDEX_PCIE_GEN_INFO`.
 const PCIE_GEN_INFO: u32 = 0x2d;
-/// The fifth generation: the GPU's, that of the link now and at most, and that of the board.
-const GENERATION_5: u32 = 0x4_4444;
+/// The fifth generation in each of its fields.
+const GENERATION_5: u32 = {
+    use NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP::{CURR_LEVEL, GEN, GPU_GEN};
+    GEN.of(4) | CURR_LEVEL.of(4) | GPU_GEN.of(4)
+};
 
 fn put_bus_info(raw: &mut [u8]) -> Result<(), Status> {
     put_list(raw, |entry| {

@@ -2,7 +2,8 @@
 //! and shown as not available.
 
 use super::numbers::numbers;
-use crate::abi::table::{Answer, controls};
+use crate::abi::common::control::parameters;
+use crate::abi::table::{Answer, ControlCall, controls};
 
 numbers! {
     NV0080_CTRL_CMD_INTERNAL_PERF_CUDA_LIMIT_SET_CONTROL = 0x0080_2009, 1;
@@ -19,6 +20,18 @@ numbers! {
 }
 
 const NV2080_CTRL_PERF_PSTATES_P0: u32 = 1;
+
+/// Where `perfDevUtil` is in `NV00DE_SHARED_DATA`: behind the clocks of four domains and what holds them back.
+const PERF_DEV_UTIL: u64 = 0x48;
+
+gpuvmk_chip::fields! {
+    u64;
+    /// What of `NV00DE_SHARED_DATA` is wanted.
+    NV00DE_RUSD_POLL {
+        0:0 CLOCK,
+        1:1 PERF,
+    }
+}
 
 /// Controls that libraries send and no public header names, by their numbers.
 const UNNAMED_2080_8159: u32 = 0x2080_8159;
@@ -40,12 +53,17 @@ controls! {
     NV2080_CTRL_CMD_INTERNAL_CCU_MAP on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_CCU_MAP => Answer::Acknowledged;
     /// It is gone.
     NV2080_CTRL_CMD_INTERNAL_CCU_UNMAP on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_CCU_UNMAP => Answer::Acknowledged;
-    /// Memory in which firmware is to keep what programs read. It stays as it is.
+    /// Memory in which firmware is to keep what programs read. Utilisation is kept there; the rest stays as it
+    /// is, which means that it is not known.
     NV2080_CTRL_CMD_INTERNAL_INIT_USER_SHARED_DATA on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_INIT_USER_SHARED_DATA
-        => Answer::Acknowledged;
+        => Answer::Handler(ControlCall::SharedUtilization(|raw| {
+            let page: u64 = parameters(raw);
+            Ok((page != 0).then(|| page.saturating_add(PERF_DEV_UTIL)))
+        }));
     /// What of it is to be brought up to date.
     NV2080_CTRL_CMD_INTERNAL_USER_SHARED_DATA_SET_DATA_POLL on Subdevice,
-        size::NV2080_CTRL_CMD_INTERNAL_USER_SHARED_DATA_SET_DATA_POLL => Answer::Acknowledged;
+        size::NV2080_CTRL_CMD_INTERNAL_USER_SHARED_DATA_SET_DATA_POLL
+        => Answer::Handler(ControlCall::WantUtilization(|raw| Ok(NV00DE_RUSD_POLL::PERF.is_set(parameters(raw)))));
     /// Looks after interrupts that may have been missed: none can be.
     NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS on Subdevice, size::NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS
         => Answer::Acknowledged;

@@ -2,6 +2,7 @@
 
 use super::dialogue::{Step, steps};
 use super::replay::{Answer, Talk};
+use gpuvmk_backend::EngineTime;
 
 /// What is never in an answer but as an echo.
 const GARBAGE: u8 = 0xa5;
@@ -102,6 +103,9 @@ fn what_is_asked_for_is_filled_in_or_zero_and_never_an_echo() {
         (0x2080_3032, 1420),
         (0x2080_3039, 32),
         (0x2080_0111, 64),
+        (0x2080_01ab, 1),
+        (0x2080_01ae, 1),
+        (0x2080_3601, 72),
     ] {
         ask_nothing(&mut talk, number, size);
     }
@@ -211,11 +215,11 @@ fn lists_are_answered_entry_by_entry_and_not_beyond_their_room() {
     assert_eq!([8, 16, 24, 32].map(|at| memory.word(at)), [1 << 20, 5120, 10, 0]);
     assert!(memory.rest[36..].iter().all(|byte| *byte == 0));
     let bus = ask(&mut talk, 0x2080_1823, list(2, 420, &[[0x2d, 0], [3, 9]]));
-    assert_eq!((bus.word(8), bus.word(16)), (0x4_4444, 0));
+    assert_eq!((bus.word(8), bus.word(16)), (0x44_4000, 0));
     // What the driver knows itself stays; what it leaves to firmware loses its mark.
     let gpu = ask(&mut talk, 0x2080_0102, list(2, 524, &[[0x8000_0011, 7], [0x26, !0]]));
     assert_eq!([4, 8, 12, 16].map(|at| gpu.word(at)), [0x11, 0, 0x26, !0]);
-    for (number, size) in [(0x2080_1303, 444), (0x2080_1823, 420), (0x2080_0102, 524), (0x2080_0810, 124)] {
+    for (number, size) in [(0x2080_1303, 444), (0x2080_1823, 420), (0x2080_0102, 524)] {
         for count in [(size as u32 - 4) / 8 + 1, 1 << 29, u32::MAX] {
             assert_eq!(
                 ask(&mut talk, number, list(count, size, &[])).status,
@@ -237,4 +241,68 @@ fn memory_that_could_be_shared_out_begins_behind_what_is_reserved() {
         let answer = ask(&mut talk, 0x2080_0a51, longs([sizes[0], sizes[1], 0, 0, 0]));
         assert_eq!(answer.status, 0x1f);
     }
+}
+
+#[test]
+fn firmware_says_its_version_and_what_a_card_has_not_is_refused() {
+    let (mut talk, _) = booted();
+
+    let features = ask_nothing(&mut talk, 0x2080_3601, 72);
+    assert_eq!((features.word(0), features.rest[4..6].to_vec()), (0, vec![1, 1]));
+    assert!(features.rest[6..].starts_with(b"550.163.01\0"));
+    assert_eq!(ask(&mut talk, 0x2080_014b, vec![b'O', b'B', b'D', 0, 0]).status, 0x57);
+    assert_eq!(ask(&mut talk, 0x2080_0810, vec![0; 124]).status, 0x56);
+}
+
+/// Nanoseconds of both kinds of engines.
+const fn used(graphics: u64, copies: u64) -> EngineTime {
+    EngineTime { graphics, copies }
+}
+
+#[test]
+fn utilisation_is_in_the_drivers_memory_while_a_program_wants_it() {
+    const PAGE: u64 = 0x3_0000;
+    const RECORD: u64 = PAGE + 0x48;
+    const SECOND: u64 = 1_000_000_000;
+    let (mut talk, _) = booted();
+    let record = |talk: &Talk| {
+        let raw = talk.driver.back.ram(RECORD, 16);
+        (u64::from_le_bytes(raw[..8].try_into().unwrap()), raw[8], raw[9])
+    };
+    let poll = |talk: &mut Talk, mask: u64| {
+        assert!(ask(talk, 0x2080_0aff, mask.to_le_bytes().to_vec()).is_ok());
+    };
+    let at = |talk: &mut Talk, now: u64, time: EngineTime| {
+        talk.driver.now = now;
+        talk.driver.back.set_engine_time(time);
+    };
+
+    // Nobody counts, and then nobody wants to know.
+    assert!(ask(&mut talk, 0x2080_0afe, PAGE.to_le_bytes().to_vec()).is_ok());
+    poll(&mut talk, 2);
+    poll(&mut talk, 0);
+    at(&mut talk, SECOND, used(0, 0));
+    poll(&mut talk, 0x1d);
+    at(&mut talk, 2 * SECOND, used(SECOND / 2, 0));
+    poll(&mut talk, 0x1d);
+    assert_eq!(record(&talk), (0, 0, 0));
+
+    // A quarter and a tenth of a second, then what was used of two.
+    at(&mut talk, 3 * SECOND, used(SECOND * 3 / 4, SECOND / 10));
+    poll(&mut talk, 0x1f);
+    assert_eq!(record(&talk), (3 * SECOND, 25, 10));
+    // Too soon for a new period: since the second second.
+    at(&mut talk, 3 * SECOND + SECOND / 10, used(SECOND * 85 / 100, SECOND / 10));
+    poll(&mut talk, 0x1f);
+    assert_eq!(record(&talk), (3 * SECOND + SECOND / 10, 31, 9));
+    // Several engines, or a count that comes late, are not more than all.
+    at(&mut talk, 4 * SECOND, used(9 * SECOND, 0));
+    poll(&mut talk, 0x1f);
+    assert_eq!(record(&talk), (4 * SECOND, 100, 0));
+
+    // The page goes.
+    assert!(ask(&mut talk, 0x2080_0afe, vec![0; 8]).is_ok());
+    at(&mut talk, 5 * SECOND, used(9 * SECOND, 0));
+    poll(&mut talk, 0x1f);
+    assert_eq!(record(&talk).0, 4 * SECOND);
 }
