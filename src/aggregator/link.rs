@@ -129,8 +129,8 @@ pub trait AggregatorLink: Send + Sync {
     /// [`Self::set_notification_interest`] says otherwise. The result is empty where nothing was held back.
     fn take_notifications(&self) -> Deferred;
 
-    /// For how long engines have worked for the guest, as the aggregator counts it. It is some hundredths of a
-    /// second late.
+    /// For how long engines have worked for the guest, as the aggregator counts it. It is some hundredths of
+    /// a second late.
     fn engine_time(&self) -> EngineTime;
 
     /// Connects the receiver of events, once. Events that came before are kept, within the size of the ring,

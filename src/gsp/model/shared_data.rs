@@ -1,5 +1,5 @@
-//! Data that programs of NVIDIA's own driver read without asking: a page of the driver's, which firmware keeps
-//! up to date as long as one of them wants that. Of all that can be there, utilisation is.
+//! Data that programs of NVIDIA's own driver read without asking: a page of the driver's, which firmware
+//! keeps up to date as long as one of them wants that. Of all that can be there, utilisation is.
 //!
 //! Firmware has no clock of its own here: it looks at each message, of which such a program sends many.
 //!

@@ -128,4 +128,5 @@ pub const NVIDIA: &[&str] = &[
     "cuda",
     "cuda:processes=2:checks=copy,sums",
     "smi:busy=1:memory=2048",
+    "smi:persist=1",
 ];

@@ -3,6 +3,7 @@
 //! The kernel modules are loaded with all others of a bare guest; what lies below `/nvidia` is there only if
 //! the guest's initramfs was made with it (docs/nvidia.md).
 
+mod persistent;
 mod watched;
 
 use std::fs;
@@ -32,14 +33,19 @@ const NODES: [(&str, &[&str], u32); 4] = [
     ("/dev/nvidia-uvm-tools", &["nvidia-uvm"], 1),
 ];
 
-/// What `nvidia-smi` says: the list of GPUs, its usual page, and all it knows; with `busy=1`, what it says of
-/// a GPU that a CUDA program uses. `memory=MIB` is how much the GPU has.
+/// What `nvidia-smi` says: the list of GPUs, its usual page, and all it knows.
+///
+/// With `busy=1`, what it says of a GPU that a CUDA program uses (`memory=MIB` is how much the GPU has); with
+/// `persist=1`, whether persistence mode keeps the GPU up.
 pub fn smi(options: &Options) -> Result<Figures> {
     let times: u32 = options.get("times", 1)?;
-    let busy: u8 = options.get("busy", 0)?;
+    let [busy, persist]: [u8; 2] = [options.get("busy", 0)?, options.get("persist", 0)?];
     make_nodes()?;
     if busy != 0 {
         return watched::run(options);
+    }
+    if persist != 0 {
+        return persistent::run(options);
     }
     let mut figures = Figures::new();
     for _ in 0..times {

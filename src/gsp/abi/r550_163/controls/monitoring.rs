@@ -21,7 +21,7 @@ numbers! {
 
 const NV2080_CTRL_PERF_PSTATES_P0: u32 = 1;
 
-/// Where `perfDevUtil` is in `NV00DE_SHARED_DATA`: behind the clocks of four domains and what holds them back.
+/// Where `perfDevUtil` is in `NV00DE_SHARED_DATA`: behind four domains' clocks, and what holds them back.
 const PERF_DEV_UTIL: u64 = 0x48;
 
 gpuvmk_chip::fields! {
@@ -53,8 +53,8 @@ controls! {
     NV2080_CTRL_CMD_INTERNAL_CCU_MAP on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_CCU_MAP => Answer::Acknowledged;
     /// It is gone.
     NV2080_CTRL_CMD_INTERNAL_CCU_UNMAP on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_CCU_UNMAP => Answer::Acknowledged;
-    /// Memory in which firmware is to keep what programs read. Utilisation is kept there; the rest stays as it
-    /// is, which means that it is not known.
+    /// Memory in which firmware is to keep what programs read. Utilisation is kept there; the rest stays as
+    /// it is, which means that it is not known.
     NV2080_CTRL_CMD_INTERNAL_INIT_USER_SHARED_DATA on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_INIT_USER_SHARED_DATA
         => Answer::Handler(ControlCall::SharedUtilization(|raw| {
             let page: u64 = parameters(raw);

@@ -1,5 +1,5 @@
-//! What `nvidia-smi` says of a GPU that a CUDA program uses: the program with its memory, and how busy the GPU
-//! is.
+//! What `nvidia-smi` says of a GPU that a CUDA program uses: the program with its memory, and how busy the
+//! GPU is.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ struct Look {
     memory: u64,
 }
 
-/// Starts the program, looks until it is listed and the GPU busy, and ends it. It must be listed no more then.
+/// Starts the program, looks until it is listed and the GPU busy, and ends it. It must not be listed then.
 pub fn run(options: &Options) -> Result<Figures> {
     let expected: u64 = options.get("memory", 0)?;
     let mut command = cuda_program(options.gpu()?, "busy")?;
