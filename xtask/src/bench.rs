@@ -2,11 +2,12 @@
 //!
 //! `suite`: native and mediated in the same run, taking turns, and many VMs ([`suite`]). `gh100`: what a
 //! GH100's driver costs ([`gh100`]). `sched`: how policies share ([`sched`]). `trace`: what traces cost
-//! ([`trace`]). `shader`: how fast shaders run, and what their launches
-//! cost (`src/softgpu/sm/benches`, `src/softgpu/benches`). `shadow`: what following page
+//! ([`trace`]). `cuda`: messages of CUDA's operations ([`cuda`]). `shader`: how fast shaders run, and what
+//! their launches cost (`src/softgpu/sm/benches`, `src/softgpu/benches`). `shadow`: what following page
 //! tables costs (`benches/flush.rs`).
 
 mod access;
+mod cuda;
 mod gh100;
 mod instance;
 mod lavapipe;
@@ -32,10 +33,11 @@ use crate::workshop::Workshop;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native and measures many VMs, `gh100` measures a
-    /// GH100's driver, `instance` what mapped instance memory saves, `sched` judges scheduling policies,
-    /// `shader` measures the software GPU's execution of shaders, `shadow` measures flushes, walks of page
-    /// tables and the aggregator's check of them, `trace` recording and the tools for traces, `traps` what it
-    /// costs to stop a guest on KVM, and what mapped windows and signalled doorbells save
+    /// GH100's driver, `cuda` counts what CUDA costs with NVIDIA's own driver, `instance` what mapped
+    /// instance memory saves, `sched` judges scheduling policies, `shader` measures the software GPU's
+    /// execution of shaders, `shadow` measures flushes, walks of page tables and the aggregator's check of
+    /// them, `trace` recording and the tools for traces, `traps` what it costs to stop a guest on KVM, and
+    /// what mapped windows and signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -96,6 +98,8 @@ enum What {
     Density,
     /// A GH100's driver.
     Gh100,
+    /// What CUDA costs, by NVIDIA's own driver.
+    Cuda,
     /// Instance memory, mapped and trapped.
     Instance,
     /// Many guests under each scheduling policy.
@@ -116,6 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Suite => suite::run(arguments),
         What::Density => own::run("density", arguments.json),
         What::Gh100 => gh100::run(arguments),
+        What::Cuda => cuda::run(arguments),
         What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),
         What::Shader => {

@@ -1,7 +1,7 @@
 //! The guest tests, as data: which kernel, whose GPU, what runs, what happens meanwhile.
 
 mod chips;
-mod nvidia;
+pub mod nvidia;
 mod programs;
 
 use gpuvmk_chip::Face;

@@ -2,6 +2,7 @@
 //! first, and nothing runs after a failure.
 
 mod busy;
+mod costs;
 mod kernels;
 mod planes;
 mod streams;
@@ -21,7 +22,7 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 23] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -43,12 +44,17 @@ const CHECKS: [(&str, Check); 21] = [
     ("full", full),
     (FAULT, fault),
     (BUSY, busy::run),
+    ("allocations", costs::allocations),
+    ("launches", costs::launches),
 ];
 
-/// The check that ends its process's use of the GPU, and is no part of all.
+/// The check that ends its process's use of the GPU.
 const FAULT: &str = "fault";
 /// The check that ends when the program's input does, and is no part of all.
 const BUSY: &str = "busy";
+
+/// Those that are no part of all: the last ones are for others who count what they cost.
+const APART: [&str; 4] = [FAULT, BUSY, "allocations", "launches"];
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");
@@ -59,7 +65,7 @@ const SUMS_CODE: &[u8] = include_bytes!("sums.cubin");
 pub fn group(name: &str) -> Result<Vec<&'static str>> {
     let names = CHECKS.map(|(name, _)| name);
     if name == "all" {
-        return Ok(names.into_iter().filter(|name| ![FAULT, BUSY].contains(name)).collect());
+        return Ok(names.into_iter().filter(|name| !APART.contains(name)).collect());
     }
     let found = names.into_iter().find(|known| *known == name);
     Ok(vec![found.with_context(|| format!("There is no check '{name}'; there are {}", names.join(", ")))?])

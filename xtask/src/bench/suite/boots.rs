@@ -148,6 +148,16 @@ pub fn without_driver(workshop: &Workshop, chip: Chip, kernel: KernelSeries, rou
     boot(workshop, &label, Topology::Mediated, &guest)
 }
 
+/// A guest that boots and does what it is told, and what its programs found.
+pub fn told(workshop: &Workshop, label: &str, guest: &Guest) -> Result<(Boot, Vec<ProgramResult>)> {
+    eprintln!("{label}");
+    let mut rig = workshop.rig(label, Topology::Mediated, std::slice::from_ref(guest))?;
+    let heard = hear(workshop, label, &rig, guest)?;
+    stop(&mut rig)?;
+    let log = rig.device(0).context("The set-up has no device")?.log();
+    Ok((Boot { totals: totals(&log), ..Boot::default() }, heard.results))
+}
+
 /// What was heard of a guest that did what it was told.
 #[derive(Debug)]
 pub struct Heard {
