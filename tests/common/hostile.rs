@@ -40,6 +40,7 @@ pub enum Op {
         ring: u64,
         log2: u8,
         engines: EngineSet,
+        context_of: Option<u16>,
     },
     Destroy(u16),
     Enable(u16, bool),
@@ -142,9 +143,11 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (id(), va(), pages()).prop_map(|(space, va, pages)| Op::Unmap { space, va, pages }),
         1 => id().prop_map(Op::CreateSpace),
         1 => id().prop_map(Op::DestroySpace),
-        3 => (id(), id(), offset(), va(), 0u8..24, engines()).prop_map(|(id, space, userd, ring, log2, engines)| {
-            Op::Create { id, space, userd, ring, log2, engines }
-        }),
+        3 => (id(), id(), offset(), va(), 0u8..24, engines(), prop::option::of(id())).prop_map(
+            |(id, space, userd, ring, log2, engines, context_of)| {
+                Op::Create { id, space, userd, ring, log2, engines, context_of }
+            }
+        ),
         1 => id().prop_map(Op::Destroy),
         2 => (id(), any::<bool>()).prop_map(|(id, on)| Op::Enable(id, on)),
         1 => (id(), engines()).prop_map(|(id, engines)| Op::Engines(id, engines)),
@@ -187,8 +190,8 @@ impl Op {
             }
             Self::CreateSpace(space) => Request::CreateSpace(SpaceId(space)),
             Self::DestroySpace(space) => Request::DestroySpace(SpaceId(space)),
-            Self::Create { id, space, userd, ring, log2, engines } => Request::CreateChannel {
-                context_of: None,
+            Self::Create { id, space, userd, ring, log2, engines, context_of } => Request::CreateChannel {
+                context_of: context_of.map(GuestChannel),
                 channel: GuestChannel(id),
                 space: SpaceId(space),
                 gpfifo: GpuVa(ring),

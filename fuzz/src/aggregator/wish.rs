@@ -126,7 +126,7 @@ pub(super) fn request(input: &mut Input<'_>) -> Option<Request> {
             Request::UpdateSpace { space, unmap, map }
         }
         10 | 11 => Request::CreateChannel {
-            context_of: None,
+            context_of: (input.below(4) == 3).then(|| GuestChannel(id(input))),
             channel: GuestChannel(id(input)),
             space: SpaceId(id(input)),
             gpfifo: GpuVa(input.near(&[0x1000, 1 << 39, 1 << 40, 1 << 57])),
