@@ -131,7 +131,7 @@ impl Caller {
     fn rpc(&mut self, function: u32, body: &[u8]) -> Vec<u8> {
         let record = self.queues.record(function, body);
         self.queues.push(&self.driver.ram, &record);
-        self.gsp.commands(&*self.driver.back);
+        self.gsp.commands(&*self.driver.back, 0);
         let answer = self.queues.take(&self.driver.ram);
         let word = |at: usize| u32::from_le_bytes(answer[at..at + 4].try_into().unwrap());
         // The length counts from 0x30 on, the body begins at 0x50; the function and its result are in
