@@ -219,6 +219,14 @@ pub struct NV2080_CTRL_GSP_GET_FEATURES_PARAMS {
 layout!(NV2080_CTRL_GSP_GET_FEATURES_PARAMS, 0x48, firmwareVersion @ 6);
 
 gpuvmk_chip::fields! {
+    /// What firmware can do.
+    NV2080_CTRL_GSP_GET_FEATURES {
+        /// What UVM needs.
+        0:0 UVM_ENABLED,
+    }
+}
+
+gpuvmk_chip::fields! {
     /// Generations of PCIe, less one.
     NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP {
         /// Of the link, at most.

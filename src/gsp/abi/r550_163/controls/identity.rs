@@ -6,8 +6,9 @@ use super::numbers::numbers;
 use crate::abi::common::control::{CONSTRUCTED_FALCON_INFO_PARAMS_SIZE, parameters, put};
 use crate::abi::r550_163::control::{
     NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS, NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP,
-    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_INFO_INDEX, NV2080_CTRL_GSP_GET_FEATURES_PARAMS,
-    NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS, NVXXXX_CTRL_XXX_INFO, VERSION,
+    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_INFO_INDEX, NV2080_CTRL_GSP_GET_FEATURES,
+    NV2080_CTRL_GSP_GET_FEATURES_PARAMS, NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS, NVXXXX_CTRL_XXX_INFO,
+    VERSION,
 };
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
@@ -106,7 +107,7 @@ controls! {
         size::NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS => Answer::Zeroes;
     /// The link to a processor's memory: there is none.
     NV2080_CTRL_CMD_BUS_GET_C2C_INFO on Subdevice, size::NV2080_CTRL_CMD_BUS_GET_C2C_INFO => Answer::Zeroes;
-    /// Which firmware runs, and what it can do beside what all of it can: nothing.
+    /// Which firmware runs, and what it can do: UVM's part.
     NV2080_CTRL_CMD_GSP_GET_FEATURES on Subdevice, size_of::<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>()
         => Answer::Handler(ControlCall::Computed(put_features));
 }
@@ -114,6 +115,8 @@ controls! {
 fn put_features(raw: &mut [u8]) -> Result<(), Status> {
     let mut features = NV2080_CTRL_GSP_GET_FEATURES_PARAMS::new_zeroed();
     (features.bValid, features.bDefaultGspRmGpu) = (1, 1);
+    // Without it libraries have no managed memory.
+    features.gspFeatures = NV2080_CTRL_GSP_GET_FEATURES::UVM_ENABLED.of(1);
     features.firmwareVersion.iter_mut().zip(VERSION.bytes()).for_each(|(to, from)| *to = from);
     put(raw, &features);
     Ok(())

@@ -248,7 +248,7 @@ fn firmware_says_its_version_and_what_a_card_has_not_is_refused() {
     let (mut talk, _) = booted();
 
     let features = ask_nothing(&mut talk, 0x2080_3601, 72);
-    assert_eq!((features.word(0), features.rest[4..6].to_vec()), (0, vec![1, 1]));
+    assert_eq!((features.word(0), features.rest[4..6].to_vec()), (1, vec![1, 1]));
     assert!(features.rest[6..].starts_with(b"550.163.01\0"));
     assert_eq!(ask(&mut talk, 0x2080_014b, vec![b'O', b'B', b'D', 0, 0]).status, 0x57);
     assert_eq!(ask(&mut talk, 0x2080_0810, vec![0; 124]).status, 0x56);
