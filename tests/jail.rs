@@ -70,6 +70,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::Owner
         | Role::Events
         | Role::Alarm
+        | Role::KernelChannels
         | Role::Unmask
         | Role::Trace
         | Role::Signals

@@ -38,7 +38,7 @@ const CHUNK: usize = 64;
 /// Steps of what a command does: a wait, a launch. It translates addresses.
 const ACTION: u32 = 16;
 /// Steps of an invalidation, for which somebody looks through page tables.
-const INVALIDATION: u32 = 256;
+const INVALIDATION: u32 = 1024;
 
 /// How much a call may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    const fn is_spent(&self) -> bool {
+    /// Nothing more may be done.
+    pub const fn is_spent(&self) -> bool {
         self.steps == 0 || self.bytes == 0
     }
 

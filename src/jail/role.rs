@@ -33,6 +33,8 @@ pub enum Role {
     Events,
     /// Device back end, `gpuvmk softgpu`: the GF100's alarm.
     Alarm,
+    /// Device back end: carries out channels of a driver's kernel.
+    KernelChannels,
     /// Device back end, `gpuvmk softgpu`: unmasks INTx when KVM says so.
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
@@ -88,17 +90,19 @@ pub enum Role {
     Disk,
     /// `gpuvmk vmm`: gives the guest what is typed.
     Typing,
-    /// `gpuvmk vmm`: takes the aggregator's events; the GF100's alarm.
+    /// `gpuvmk vmm`: takes the aggregator's events; the GF100's alarm; carries out channels of a driver's
+    /// kernel.
     Interrupts,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Session,
         Self::Door,
         Self::Events,
         Self::Alarm,
+        Self::KernelChannels,
         Self::Unmask,
         Self::Trace,
         Self::Recorder,
@@ -136,6 +140,7 @@ impl Role {
             Self::Door => "door",
             Self::Events => "events",
             Self::Alarm => "alarm",
+            Self::KernelChannels => "kernel-channels",
             Self::Unmask => "unmask",
             Self::Trace => "trace",
             Self::Recorder => "recorder",
@@ -185,6 +190,7 @@ impl Role {
             Self::Door => Some("door"),
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
+            Self::KernelChannels => Some("kernel-channels"),
             Self::Unmask => Some("intx-unmask"),
             Self::Trace => Some("trace"),
             Self::Recorder => Some("recorder"),
@@ -202,7 +208,7 @@ impl Role {
             Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
             Self::Disk => Some("disk"),
             Self::Typing => Some("console"),
-            // Or `gf100-alarm`.
+            // Or `gf100-alarm`, or `kernel-channels`.
             Self::Interrupts => Some("aggregator-events"),
         }
     }
@@ -233,7 +239,7 @@ impl Role {
             (Self::Vmm, Drives::MachineWithCard) => Self::CardVmm,
             (Self::Processor, Drives::MachineWithCard) => Self::CardProcessor,
             (Self::Doorbells, Drives::MachineWithCard) => Self::CardDoorbells,
-            (Self::Events | Self::Alarm, Drives::Machine) => Self::Interrupts,
+            (Self::Events | Self::Alarm | Self::KernelChannels, Drives::Machine) => Self::Interrupts,
             _ => self,
         }
     }
@@ -242,7 +248,7 @@ impl Role {
     /// that they need.
     pub const fn starts(self) -> &'static [Self] {
         match self {
-            Self::Session => &[Self::Door, Self::Events, Self::Alarm, Self::Unmask],
+            Self::Session => &[Self::Door, Self::Events, Self::Alarm, Self::KernelChannels, Self::Unmask],
             Self::SoftGpu => &[Self::Door, Self::Alarm, Self::Unmask],
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
@@ -266,6 +272,7 @@ impl Role {
             Self::Door => device::DOOR,
             Self::Events => device::EVENTS,
             Self::Alarm => device::ALARM,
+            Self::KernelChannels => device::KERNEL_CHANNELS,
             Self::Unmask => device::UNMASK,
             Self::Trace => device::TRACE,
             Self::Recorder => device::RECORDER,

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 /// Bytes of the target of a piece, at most.
 const PIECE: usize = 4096;
 /// What a piece counts at least: short lines are not read and written much faster than long ones.
-const LEAST: u64 = 256;
+const LEAST: u64 = 1024;
 
 /// A transfer under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::counters::{Counters, Note};
 use super::effect::Effect;
 use super::error::{BootError, Refused, SavedError};
 use super::events::Event;
+use super::kernel_channels::KernelWork;
 use super::message::{Assembled, Assembly, Request};
 use super::queue::{Queues, Record, Unsent};
 use super::refusals::Refusals;
@@ -203,21 +204,26 @@ impl Gsp {
         self.drain(back)
     }
 
-    /// Goes on with channels of the driver's kernel that wait. `now` is the time.
-    pub fn kernel_waits(&mut self, back: &impl GspBackend, now: u64) -> Vec<Effect> {
-        self.kernel_work(back, None, now)
+    /// A doorbell for a channel of the driver's kernel, which [`Gsp::kernel_work`] carries out. False: its
+    /// token names no such channel.
+    pub fn kernel_doorbell(&mut self, (runlist, chid): (u16, Chid)) -> bool {
+        self.rm.kernel_channels.ring(Token { runlist, chid })
     }
 
-    /// Goes on with a channel of the driver's kernel that a doorbell's token names, and with those that wait
-    /// for it; none if it names no such channel. `now` is the time.
-    pub fn kernel_doorbell(
-        &mut self,
-        back: &impl GspBackend,
-        (runlist, chid): (u16, Chid),
-        now: u64,
-    ) -> Option<Vec<Effect>> {
-        let token = Token { runlist, chid };
-        self.rm.kernel_channels.has(token).then(|| self.kernel_work(back, Some(token), now))
+    /// Carries out a piece of what channels of the driver's kernel were told, and looks whether waits are
+    /// over. `now` is the time.
+    pub fn kernel_work(&mut self, back: &impl GspBackend, now: u64) -> Vec<Effect> {
+        self.carry_out_kernels(back, now)
+    }
+
+    /// Whether there are such channels.
+    pub fn has_kernel_channels(&self) -> bool {
+        !self.rm.kernel_channels.is_empty()
+    }
+
+    /// What they have left to do.
+    pub fn kernel_left(&self) -> KernelWork {
+        self.rm.kernel_channels.left()
     }
 
     /// Tells the driver that a channel was stopped.
@@ -301,9 +307,9 @@ impl Gsp {
     }
 
     /// Carries out what channels of the driver's kernel were told. One that goes no further is told of.
-    fn kernel_work(&mut self, back: &dyn GspBackend, rung: Option<Token>, now: u64) -> Vec<Effect> {
+    fn carry_out_kernels(&mut self, back: &dyn GspBackend, now: u64) -> Vec<Effect> {
         let Rm { kernel_channels, objects, channels, config, .. } = &mut self.rm;
-        let done = kernel_channels.run(rung, (objects, channels), (back, config.hal.mmu), now);
+        let done = kernel_channels.run((objects, channels), (back, config.hal.mmu), now);
         let mut effects: Vec<_> = done.notified.engines().map(Effect::NonStall).collect();
         for (token, engine, refusal) in done.refused {
             self.rm.channels.stop(token);

@@ -1,12 +1,13 @@
 //! Channels that a driver marks as its kernel's: no hardware has them. Their commands are carried out here,
 //! on the guest's memory, when the driver rings for them.
 //!
-//! Such a channel may be told to wait for another one. So each that waits is looked at again when one has
-//! done something, and at each message to GSP.
+//! They are carried out in short pieces ([`BUDGET`]), one channel after the other. Who holds GSP looks at the
+//! clock between two pieces, and sees to it that what is [left](KernelWork) goes on: a driver may not keep
+//! GSP, or the processor that rings, for as long as it likes. Such a channel may be told to wait for another
+//! one, or for a processor. So each that waits is looked at again when one has done something.
 //!
-//! Not handled: a wait for what only a processor or a channel at the back writes, and work beyond
-//! [`BUDGET`], go on at the next doorbell of such a channel or message. A saved state does not have what they
-//! were told: they do not go on. A USERD in system memory is refused.
+//! Not handled: a saved state does not have what they were told: they do not go on. A USERD in system memory
+//! is refused.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,9 @@ use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::gmmu::{GmmuRoot, GmmuTables};
 use gpuvmk_mmio_trap::aperture::{Mapping, Translation};
 
-/// How much a doorbell does at most, of all channels together. The driver's processor waits for it.
-const BUDGET: Budget = Budget { steps: 1 << 20, bytes: 1 << 30 };
+/// How much a piece of work is at most, of all channels together: less than a millisecond. What takes longest
+/// for its steps are lines of a byte that are far apart, and invalidations of page tables that have changed.
+const BUDGET: Budget = Budget { steps: 1 << 10, bytes: 1 << 18 };
 
 /// Such channels that there may be. A driver has some ten.
 const MOST: usize = 128;
@@ -51,7 +53,24 @@ struct Own {
 
 /// All channels of the driver's kernel.
 #[derive(Debug, Default)]
-pub(super) struct KernelChannels(BTreeMap<Token, Own>);
+pub(super) struct KernelChannels {
+    all: BTreeMap<Token, Own>,
+    /// The one that was carried out last: others come before it.
+    last: Option<Token>,
+    left: KernelWork,
+}
+
+/// What channels of the driver's kernel have left to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelWork {
+    /// Nothing that could be done now.
+    #[default]
+    Nothing,
+    /// They wait for what somebody else writes.
+    Waits,
+    /// More.
+    More,
+}
 
 /// What came of a doorbell.
 #[derive(Debug, Default)]
@@ -65,54 +84,66 @@ pub(super) struct Done {
 impl KernelChannels {
     /// True while there may be one more.
     pub(super) fn has_room(&self) -> bool {
-        self.0.len() < MOST
+        self.all.len() < MOST
+    }
+
+    /// True while there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// A channel begins, at the start of its ring.
     pub(super) fn begin(&mut self, token: Token, begun: Begun) {
         let Begun { id, space, userd, engine, ring: (gpfifo, entries_log2) } = begun;
         let channel = KernelChannel::new(gpfifo, entries_log2);
-        self.0.insert(token, Own { id, space, userd, engine, channel, goes_on: false });
+        self.all.insert(token, Own { id, space, userd, engine, channel, goes_on: false });
     }
 
     /// A channel is gone.
     pub(super) fn end(&mut self, token: Token) {
-        self.0.remove(&token);
+        self.all.remove(&token);
     }
 
     /// All are gone.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.all.clear();
+        self.left = KernelWork::Nothing;
     }
 
-    /// True for a channel that is carried out here.
-    pub(super) fn has(&self, token: Token) -> bool {
-        self.0.contains_key(&token)
+    /// A channel was told something. False: it is none that is carried out here.
+    pub(super) fn ring(&mut self, token: Token) -> bool {
+        let Some(own) = self.all.get_mut(&token) else { return false };
+        own.goes_on = true;
+        self.left = KernelWork::More;
+        true
     }
 
-    /// Goes on with all that was told: by `rung`, and by those that wait. `now` is the time for stamps.
+    /// What is left to do.
+    pub(super) const fn left(&self) -> KernelWork {
+        self.left
+    }
+
+    /// Goes on with all that was told, for a piece of work. `now` is the time for stamps.
     pub(super) fn run(
         &mut self,
-        rung: Option<Token>,
         (objects, channels): (&Objects, &Channels),
         (back, format): (&dyn GspBackend, Gmmu),
         now: u64,
     ) -> Done {
-        if let Some(own) = rung.and_then(|token| self.0.get_mut(&token)) {
-            own.goes_on = true;
-        }
         let (mut done, mut budget) = (Done::default(), BUDGET);
-        let mut works = true;
-        while works {
-            works = false;
-            let going = self.0.iter_mut().filter(|(token, own)| own.goes_on && channels.may_run(**token));
-            for (token, own) in going {
-                if budget.steps == 0 || budget.bytes == 0 {
+        loop {
+            let (mut works, mut waits) = (false, false);
+            for token in self.turns() {
+                if budget.is_spent() {
+                    self.left = KernelWork::More;
                     return done;
                 }
+                let Some(own) = self.all.get_mut(&token).filter(|_| channels.may_run(token)) else {
+                    continue;
+                };
                 let Some(directory) = objects.directory_of_channel(own.id, own.space) else { continue };
                 let tables = GmmuTables { format, root: GmmuRoot::Root(directory) };
-                let before = budget.steps;
+                let before = budget;
                 let mut memory = Memory { back, objects, tables, now, notified: false, kept: [None; KEPT] };
                 let outcome = own.run(&mut memory, &mut budget);
                 if memory.notified {
@@ -121,16 +152,28 @@ impl KernelChannels {
                 own.goes_on = match outcome {
                     Ok(outcome) => outcome != Outcome::Idle,
                     Err(refusal) => {
-                        done.refused.push((*token, own.engine, refusal));
+                        done.refused.push((token, own.engine, refusal));
                         false
                     }
                 };
-                works |= budget.steps != before;
+                works |= budget != before;
+                waits |= own.goes_on;
                 // Looking whether a wait is over is work as well.
                 budget.steps = budget.steps.saturating_sub(1);
+                self.last = Some(token);
+            }
+            if !works {
+                self.left = if waits { KernelWork::Waits } else { KernelWork::Nothing };
+                return done;
             }
         }
-        done
+    }
+
+    /// The channels that were told something, from the one behind the last that was carried out.
+    fn turns(&self) -> Vec<Token> {
+        let behind = |token: &Token| self.last.is_none_or(|last| *token > last);
+        let going = || self.all.iter().filter(|(_, own)| own.goes_on).map(|(token, _)| *token);
+        going().filter(behind).chain(going().filter(|token| !behind(token))).collect()
     }
 }
 

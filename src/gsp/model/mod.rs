@@ -36,6 +36,7 @@ pub use counters::{Call, Counters, Note};
 pub use effect::Effect;
 pub use error::{BootError, Refused, SavedError};
 pub use gsp::Gsp;
+pub use kernel_channels::KernelWork;
 pub use objects::ObjectLimits;
 pub use refusals::Refusals;
 pub use state::{GspPhase, GspState};

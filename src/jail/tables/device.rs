@@ -115,6 +115,19 @@ pub(crate) const ALARM: &[&[Rule]] = &[
     },
 ];
 
+/// Carries out what channels of a guest's kernel are told, on its memory.
+pub(crate) const KERNEL_CHANNELS: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll rare "needs NVIDIA's driver in the guest": "waits for the aggregator, whether an interrupt's descriptor has room";
+        SYS_read rare "needs NVIDIA's driver in the guest": "the same";
+        SYS_write rare "needs NVIDIA's driver in the guest": "interrupts, doorbells, log";
+        SYS_sendmsg rare "needs NVIDIA's driver in the guest": "requests to the aggregator: page tables have changed";
+        SYS_recvmsg rare "needs NVIDIA's driver in the guest": "its answers";
+    },
+];
+
 /// Waits for KVM's word that a guest has dealt with INTx.
 pub(crate) const UNMASK: &[&[Rule]] = &[
     BASE,

@@ -148,7 +148,8 @@ pub(crate) const TYPING: &[&[Rule]] = &[
     },
 ];
 
-/// Takes the aggregator's events, or waits for the alarm, and raises the vGPU's interrupts.
+/// Takes the aggregator's events, waits for the alarm, or carries out channels of the guest's kernel, and
+/// raises the vGPU's interrupts.
 pub(crate) const INTERRUPTS: &[&[Rule]] = &[
     BASE,
     END,
@@ -157,6 +158,8 @@ pub(crate) const INTERRUPTS: &[&[Rule]] = &[
         SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator";
         SYS_read rare "needs KVM with hardware below it": "the same";
         SYS_write rare "needs KVM with hardware below it": "interrupts, log";
+        SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator: page tables have changed";
+        SYS_recvmsg rare "needs KVM with hardware below it": "its answers";
         SYS_close rare "needs KVM with hardware below it": "what the connection had";
     },
 ];

@@ -63,7 +63,7 @@ impl<B: GspBackend> GspFunction<B> {
                 self.core.face.counters_changed.note();
                 self.core.boot_log.refused(self.core.face.now(), &refusal);
             }
-            Effect::GspCommands => self.core.commands(&self.backend),
+            Effect::GspCommands => self.commands(),
             Effect::Flush(asked) => {
                 self.core.invalidate_windows(&self.backend, asked.page_directory);
                 if !self.core.is_bar_root(asked.page_directory) {

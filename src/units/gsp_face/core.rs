@@ -5,15 +5,15 @@
 //! 1. GSP: held while the back is called, which may wait for another process.
 //! 2. that of the interest tracker: held while the back is called, which sends events.
 //! 3. one of the others: a window (held while the back accesses memory, which neither waits nor calls back),
-//!    the units, the tokens, the stopped channels, or what was counted of GSP. The last four are not held
-//!    while anything else is called, except the interrupt sink under the units' lock.
+//!    the units, the tokens, the stopped channels, what was counted of GSP, or what goes on later. The last
+//!    five are not held while anything else is called, except the interrupt sink under the units' lock.
 //!
 //! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
 //! listed ([`super::unreported_stops`]); then the event tries to lock GSP and deliver it. If another thread
 //! holds GSP, that thread checks the list again after it released the lock: one of both finds the entry.
 //!
 //! [`Core::freeze`] is the one exception: it holds all of them at once, in the order GSP, BAR1, BAR2, units,
-//! stopped channels, so that a state is taken at one point. No other code holds two of the last four.
+//! stopped channels, so that a state is taken at one point. No other code holds two of the last five.
 //!
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
@@ -21,6 +21,7 @@
 mod boot;
 mod boot_log;
 mod gsp_counts;
+mod kernel;
 mod parts;
 mod state;
 
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use super::face::Face;
 use super::hal::{Hal, Roles, Token};
 use super::identity_page::IdentityPage;
+use super::later::Later;
 use super::locked;
 use super::registers::Registers;
 use super::tokens::Tokens;
@@ -85,6 +87,8 @@ pub struct Core<B> {
     asked: Mutex<GspCounters>,
     /// The front end that has mapped windows.
     pub watcher: Watcher,
+    /// Where channels of the driver's kernel go on by themselves.
+    pub later: Later,
     /// Where the directories of BAR1 and BAR2 are.
     roots: [u64; 2],
 }
@@ -134,6 +138,7 @@ impl<B: GspBackend> Core<B> {
             boot_log: BootLog::default(),
             asked,
             watcher: Watcher::default(),
+            later: Later::default(),
             roots,
         }
     }
@@ -146,8 +151,7 @@ impl<B: GspBackend> Core<B> {
             self.tell_stopped(back, &mut processor.gsp);
             let effects = processor.gsp.commands(back, self.face.now());
             self.apply(back, &effects);
-            let effects = processor.gsp.kernel_waits(back, self.face.now());
-            self.apply(back, &effects);
+            self.kernel_work_of_messages(back, &mut processor);
             self.finish(back, &mut processor);
         }
         self.deliver();
@@ -189,22 +193,6 @@ impl<B: GspBackend> Core<B> {
         // Its next doorbells need not stop the guest.
         self.watcher.coalescable_writes_changed();
         Some(target)
-    }
-
-    /// A doorbell for a channel of the driver's kernel, which GSP carries out. False: there is no such
-    /// channel.
-    pub fn kernel_doorbell(&self, back: &B, token: Token) -> bool {
-        {
-            let mut processor = locked(&self.processor);
-            let named = (token.runlist, token.chid);
-            let Some(effects) = processor.gsp.kernel_doorbell(back, named, self.face.now()) else {
-                return false;
-            };
-            self.apply(back, &effects);
-            self.finish(back, &mut processor);
-        }
-        self.deliver();
-        true
     }
 
     /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out,

@@ -1,12 +1,13 @@
 //! The PCI function: units, windows, GSP and back put together.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::config::{self, GspFaceConfig, regions};
 use super::core::{Core, GspFaceState, Parts};
 use super::effect::Effect;
 use super::hal::Hal;
+use super::later::{GoesOn, Worker};
 use super::memory::{TableMemory, VramMemory};
 use super::registers::Registers;
 use crate::{DriverCounters, FaceCounters, RestoreError};
@@ -26,6 +27,9 @@ use gpuvmk_pci::{
 pub struct GspFunction<B: GspBackend> {
     pub(super) backend: Arc<B>,
     pub(super) core: Arc<Core<B>>,
+    /// Goes on with channels of the driver's kernel; whom for.
+    worker: Worker,
+    who: Weak<dyn GoesOn>,
 }
 
 impl<B: GspBackend> std::fmt::Debug for GspFunction<B> {
@@ -87,7 +91,8 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         let core = Arc::new(core);
         backend.connect_events(core.clone());
         core.interest_tracker.reset(&*backend);
-        Self { backend, core }
+        let who: Weak<dyn GoesOn> = Arc::downgrade(&core) as Weak<dyn GoesOn>;
+        Self { backend, core, worker: Worker::default(), who }
     }
 
     fn gsp_config(backend: &B, config: &GspFaceConfig) -> GspConfig {
@@ -156,6 +161,14 @@ impl<B: GspBackend> GspFunction<B> {
         self.core.gsp_counters()
     }
 
+    /// The driver rang for its command queue.
+    pub(super) fn commands(&self) {
+        self.core.commands(&self.backend);
+        if !self.core.later.runs() && self.core.has_kernel_channels() {
+            self.worker.start(&self.core.later, Weak::clone(&self.who));
+        }
+    }
+
     pub(super) fn window_fault(&self, bar: u8, fault: &WindowFault) {
         let before = self.core.window_faults.fetch_add(1, Ordering::Relaxed);
         self.core.face.counters_changed.note();
@@ -197,6 +210,7 @@ impl<B: GspBackend> GspFunction<B> {
 impl<B: GspBackend> Drop for GspFunction<B> {
     fn drop(&mut self) {
         self.core.close();
+        self.worker.stop(&self.core.later);
     }
 }
 

@@ -19,6 +19,7 @@ mod function;
 pub mod hal;
 mod identity_page;
 mod invalidate;
+mod later;
 mod memory;
 mod registers;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use crate::model::{BootError, Effect, Gsp, GspConfig};
+use crate::model::{BootError, Effect, Gsp, GspConfig, KernelWork};
 use gpuvmk_backend::testing::{FakeGspBack, FakeGspBackConfig};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_saved_state::testing::through_text;
@@ -298,8 +298,17 @@ impl Driver {
             }
         }
         let mut effects = self.gsp.commands(&self.back, self.now);
-        effects.extend(self.gsp.kernel_waits(&self.back, 0));
+        effects.extend(self.kernel_work(0));
         self.effects.extend(effects);
+    }
+
+    /// All that channels of the driver's kernel can do now.
+    pub fn kernel_work(&mut self, now: u64) -> Vec<Effect> {
+        let mut effects = self.gsp.kernel_work(&self.back, now);
+        while self.gsp.kernel_left() == KernelWork::More {
+            effects.extend(self.gsp.kernel_work(&self.back, now));
+        }
+        effects
     }
 
     /// Reads everything from the message queue as nouveau does; events are kept apart.

@@ -24,10 +24,12 @@ use gpuvmk_gsp::abi::common::object::{
 use gpuvmk_gsp::abi::common::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
 use gpuvmk_gsp::abi::common::rpc::{
     NV_RPC_UPDATE_PDE_BAR_2, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
-    NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER,
-    NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00, rpc_gsp_rm_alloc_v03_00,
-    rpc_gsp_rm_control_v03_00, rpc_unloading_guest_driver_v1F_07, rpc_update_bar_pde_v15_00,
+    NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO,
+    NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE,
+    NVOS00_PARAMETERS_v03_00, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
+    rpc_unloading_guest_driver_v1F_07, rpc_update_bar_pde_v15_00,
 };
+use gpuvmk_gsp::abi::r550_163::system_info::GspSystemInfo;
 use gpuvmk_gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 
 /// Where FSP's parameters lie in the guest's memory, beside what GSP is booted with.
@@ -226,6 +228,30 @@ impl<'a> Driver<'a> {
         // A chip that there is not has Hopper's classes.
         let chip = self.gpu.function.hal().gsp.chip;
         self.alloc(DEVICE, handle, chip.classes.channel.number, parameters.as_bytes());
+        self.control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &[1, 0]);
+    }
+
+    /// From now on, speaks as NVIDIA's own driver does.
+    pub fn speak_nvidia(&mut self) {
+        self.push(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, GspSystemInfo::new_zeroed().as_bytes());
+        self.ring();
+    }
+
+    /// The same as [`Self::channel`], marked as the driver's kernel's.
+    pub fn kernel_channel(&mut self, chid: u16, userd: u64, ring: u64) {
+        let mut parameters = gpuvmk_gsp::abi::common::object::NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
+        parameters.gpFifoOffset = ring;
+        parameters.gpFifoEntries = 16;
+        parameters.flags = chid_flags(chid);
+        parameters.hVASpace = SPACE;
+        parameters.engineType = 10;
+        parameters.userdMem.base = userd;
+        parameters.userdMem.size = 0x200;
+        parameters.userdMem.addressSpace = ADDR_FBMEM;
+        parameters.internalFlags = 2;
+        let handle = CHANNEL + u32::from(chid);
+        let class = self.gpu.function.hal().gsp.chip.classes.channel.number;
+        self.alloc(DEVICE, handle, class, parameters.as_bytes());
         self.control(handle, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &[1, 0]);
     }
 

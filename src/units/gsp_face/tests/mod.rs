@@ -12,6 +12,7 @@ mod gsp_queues;
 mod hal_rows;
 mod hostile;
 mod interrupts;
+mod kernel_channels;
 mod memory;
 mod other_chip;
 mod state;

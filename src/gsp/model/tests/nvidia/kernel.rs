@@ -4,8 +4,8 @@ use super::objects::{
     CHANNEL, CLIENT, DEVICE, DIRECTORY, OK, SPACE, UVM, alloc, channel, control, cuda, free, set_directory,
 };
 use super::replay::Talk;
-use crate::model::Effect;
 use crate::model::tests::driver::words;
+use crate::model::{Effect, KernelWork};
 use gpuvmk_backend::FlushScope;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::Chid;
@@ -95,7 +95,7 @@ fn ring(talk: &mut Talk, ring: u64, (chid, number): (u16, u32), commands: &[u32]
     put(talk, ring + 8 * u64::from(number), &halves(entry));
     put(talk, 0x20_0000 + 0x200 * u64::from(chid) + 0x8c, &[number + 1]);
     let driver = &mut talk.driver;
-    driver.gsp.kernel_doorbell(&driver.back, (1, Chid(chid)), 0x1234)
+    driver.gsp.kernel_doorbell((1, Chid(chid))).then(|| driver.kernel_work(0x1234))
 }
 
 /// A page table's write as UVM makes it, its invalidation, and what it waits for.
@@ -121,9 +121,9 @@ fn doorbell_carries_out_what_the_kernel_wrote_and_tells_the_back_of_page_tables(
     let flush = BackCall::Flush(FlushScope { page_directory: DIRECTORY, hub_only: false });
     assert_eq!(talk.driver.back.calls(), [flush]);
     // No such channel, or one that is gone.
-    assert_eq!(talk.driver.gsp.kernel_doorbell(&talk.driver.back, (1, Chid(8)), 0), None);
+    assert!(!talk.driver.gsp.kernel_doorbell((1, Chid(8))));
     assert_eq!(free(&mut talk, [CLIENT, CHANNEL + 7]), OK);
-    assert_eq!(talk.driver.gsp.kernel_doorbell(&talk.driver.back, (1, Chid(7)), 0), None);
+    assert!(!talk.driver.gsp.kernel_doorbell((1, Chid(7))));
 }
 
 #[test]
@@ -148,6 +148,43 @@ fn wait_is_over_at_the_next_message_when_a_processor_has_written() {
     put(&talk, DATA_VRAM + 0x10, &[4]);
     assert_eq!(control(&mut talk, [CLIENT, CHANNEL + 7], 0xa06f_0103, vec![1, 0]), OK);
     assert_eq!(word(&talk, DATA_VRAM + 0x20), 1);
+}
+
+/// The first has a copy that does not end. The other has its turn all the same, and what is left is told.
+#[test]
+fn work_is_done_in_pieces_and_by_turns() {
+    let mut talk = ready();
+    kernels(&mut talk, 8);
+    let [low, high] = halves(DATA);
+    let mut endless = methods(copy::OFFSET_IN_UPPER, &[high, low, high, low + 0x1000]);
+    endless.extend(methods(copy::LINE_LENGTH_IN, &[1, u32::MAX]));
+    endless.extend(methods(copy::LAUNCH_DMA, &[0x0386]));
+    put(&talk, RING_VRAM + 0x1000, &endless);
+    put(&talk, RING_VRAM, &halves(RingEntry::segment(RING + 0x1000, u32::try_from(endless.len()).unwrap())));
+    put(&talk, 0x20_0000 + 0x200 * 7 + 0x8c, &[1]);
+    let driver = &mut talk.driver;
+    let (gsp, back) = (&mut driver.gsp, &driver.back);
+    assert!(gsp.kernel_doorbell((1, Chid(7))));
+    assert_eq!(gsp.kernel_work(back, 0), []);
+    assert_eq!(gsp.kernel_left(), KernelWork::More);
+
+    // The first has read its commands: those of the other may stand there now.
+    let wait = semaphore(0x10, 3, 3);
+    put(&talk, RING_VRAM + 0x1000, &wait);
+    put(&talk, RING_VRAM, &halves(RingEntry::segment(RING + 0x1000, u32::try_from(wait.len()).unwrap())));
+    put(&talk, 0x20_0000 + 0x200 * 8 + 0x8c, &[1]);
+    let driver = &mut talk.driver;
+    assert!(driver.gsp.kernel_doorbell((1, Chid(8))));
+    for _ in 0..2 {
+        assert_eq!(driver.gsp.kernel_work(&driver.back, 0), []);
+    }
+    assert_eq!(word(&talk, 0x20_0000 + 0x200 * 8 + 0x88), 1, "GP_GET of the other");
+    // Without the first, there is nothing to do but to wait.
+    assert_eq!(free(&mut talk, [CLIENT, CHANNEL + 7]), OK);
+    assert_eq!(talk.driver.gsp.kernel_left(), KernelWork::Waits);
+    put(&talk, DATA_VRAM + 0x10, &[3]);
+    talk.driver.kernel_work(0);
+    assert_eq!(talk.driver.gsp.kernel_left(), KernelWork::Nothing);
 }
 
 #[test]
