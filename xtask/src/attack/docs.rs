@@ -39,7 +39,7 @@ The attacker's QEMU and device process run at a low CPU priority (nice 15) and o
 half: how VMs share the host's processors is for the host to say, and what is measured here is what goes through the GPU. The aggregator, with the
 software GPU in it, may use all processors. The GPU is shared by turns (`policy = \"best-effort\"`). The victim's speed
 on a machine with few processors varies by a third from second to second: an attack whose first measurement misses is measured five times, and
-eleven times if their median misses as well; the figures are the medians, marked (5) or (11).
+eleven times if their median misses as well; the figures are the medians, marked (5) or (11). A dash: not measured, but judged by its outcome alone.
 ";
 
 /// Writes the page; a chip that was not attacked keeps what was written of it.

@@ -40,7 +40,7 @@ pub fn fuzz(stage: &mut Stage) -> Result<Seen> {
 }
 
 /// The vGPU's objects may be gone by its own doing; a fresh boot must work.
-fn still_works(stage: &mut Stage, text: String) -> Result<Seen> {
+pub fn still_works(stage: &mut Stage, text: String) -> Result<Seen> {
     let end = Rig::new(stage)?.copies_honestly(0x60);
     ensure!(end == End::Done, "an honest copy afterwards ended with {end:?}");
     Ok(Seen::new(Outcome::Refused, text))

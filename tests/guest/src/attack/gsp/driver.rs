@@ -49,6 +49,8 @@ const USERD_BYTES: u64 = 0x200;
 const GP_GET: u64 = 0x88;
 const GP_PUT: u64 = 0x8c;
 
+/// Bytes of what a channel is made with, as nouveau's versions have it.
+const CHANNEL_BYTES: usize = 0x170;
 /// Entries of a ring; bytes of a slot's pushbuffer; where in a channel's memory they and the fence lie.
 const RING: u32 = 64;
 const PUSH: usize = 0x400;
@@ -82,6 +84,8 @@ pub struct Gpu<'a> {
     pub generation: &'static Generation,
     /// Bytes of VRAM.
     pub vram: u64,
+    /// Bytes of what a channel is made with, in the version that is spoken.
+    pub channel_bytes: usize,
 }
 
 /// A channel.
@@ -103,7 +107,7 @@ impl<'a> Gpu<'a> {
         let generation = Generation::of(card)?;
         let vram = generation.vram(card);
         let gsp = Gsp::boot(card, memory)?;
-        Ok(Self { card, memory, gsp, generation, vram })
+        Ok(Self { card, memory, gsp, generation, vram, channel_bytes: CHANNEL_BYTES })
     }
 
     /// An RPC and its answer.
@@ -160,7 +164,7 @@ impl<'a> Gpu<'a> {
 
     /// Parameters of a channel with its ring at `ring` and USERD at `userd`.
     pub fn channel_parameters(id: u16, ring: u64, userd: u64) -> Vec<u8> {
-        let mut parameters = vec![0; 0x170];
+        let mut parameters = vec![0; CHANNEL_BYTES];
         let ([ring_high, ring_low], [userd_high, userd_low], id) = (split(ring), split(userd), u32::from(id));
         put(&mut parameters, 8, &[ring_low, ring_high, RING, (id % 8) << 8 | (id / 8) << 12 | 1 << 21]);
         put(&mut parameters, 0x1c, &[SPACE]);
@@ -208,6 +212,7 @@ impl<'a> Gpu<'a> {
         let Seat { engine, class, parameters: object, .. } = channel.seat;
         let mut parameters = Self::channel_parameters(channel.id, channel.va, userd);
         put(&mut parameters, 0x80, &[engine]);
+        parameters.truncate(self.channel_bytes);
         ensure_ok(self.alloc(DEVICE, CHANNEL + id, self.generation.channel, &parameters)?, "no channel")?;
         ensure_ok(self.alloc(CHANNEL + id, OBJECT + id, class, &words(object))?, "no object")?;
         ensure_ok(self.control(CHANNEL + id, BIND, &words(&[engine]))?, "not bound")?;
@@ -333,6 +338,6 @@ pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn ensure_ok(status: u32, what: &str) -> Result<()> {
+pub fn ensure_ok(status: u32, what: &str) -> Result<()> {
     (status == 0).then_some(()).with_context(|| format!("{what}: status {status:#x}"))
 }

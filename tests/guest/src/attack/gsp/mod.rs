@@ -8,6 +8,9 @@ mod driver;
 mod falcons;
 mod fsp;
 mod generation;
+mod kernel;
+mod lies;
+mod nvidia;
 mod queues;
 mod registers;
 mod rpc;
@@ -72,6 +75,11 @@ fn means(name: &str) -> Option<Means> {
         "register-storm" => registers::storm,
         "shader-abuse" => shaders::abuse,
         "shader-hangs" => shaders::hangs,
+        "kernel-endless" => kernel::endless,
+        "kernel-tables-change" => kernel::tables_change,
+        "kernel-channels" => kernel::channels,
+        "kernel-doorbell-flood" => kernel::doorbells,
+        "r550-lies" => lies::lies,
         "table-loops" => tables::loops,
         "table-flood" => tables::flood,
         "repeated-hangs" => |stage| on_rig::<ByFsp>(stage, |rig, time| work::hangs(rig, time, |_| {})),
@@ -153,7 +161,11 @@ struct Rig<'a> {
 
 impl<'a> Rig<'a> {
     fn new(stage: &'a mut Stage) -> Result<Self> {
-        let mut gpu = Gpu::bring_up(&stage.card, &mut stage.memory)?;
+        Self::of(Gpu::bring_up(&stage.card, &mut stage.memory)?)
+    }
+
+    /// One on a GPU that was brought up.
+    fn of(mut gpu: Gpu<'a>) -> Result<Self> {
         let mut space = Space::new(gpu.memory, gpu.generation.format)?;
         let [from, to] = [gpu.memory.take(0x1000, 0x1000)?, gpu.memory.take(0x1000, 0x1000)?];
         space.map(gpu.memory, FROM, Target::Memory(from.physical), 0x1000)?;

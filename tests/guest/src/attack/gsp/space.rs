@@ -162,19 +162,22 @@ impl Space {
     /// Writes the entry of `level` (0 is the root) that an address goes through, as it is. The table must be
     /// there.
     pub fn set_directory(&self, memory: &DmaMemory, level: usize, va: u64, raw: u64) {
-        let Some((shift, bits, size)) = self.format.directories().get(level).copied() else { return };
-        let table = match level {
-            0 => Some(self.root),
-            _ => self
-                .format
-                .directories()
-                .get(level - 1)
-                .and_then(|(above, ..)| self.tables.get(&(level, va >> above)).copied()),
-        };
-        if let Some(table) = table {
-            let half = if size == 16 { 8 } else { 0 };
-            memory.store64(table, place((va >> shift & ((1 << bits) - 1)) * size + half), raw);
+        if level < self.format.directories().len()
+            && let Some((table, at)) = self.place_of(level, va)
+        {
+            memory.store64(table, at, raw);
         }
+    }
+
+    /// Where the entry of `level` (0 is the root, the last has the pages) is that an address goes through, if
+    /// its table is there.
+    pub fn place_of(&self, level: usize, va: u64) -> Option<(Piece, usize)> {
+        let table = if level == 0 { self.root } else { self.table_of(level, va)? };
+        let Some((shift, bits, size)) = self.format.directories().get(level).copied() else {
+            return Some((table, slot(va)));
+        };
+        let half = if size == 16 { 8 } else { 0 };
+        Some((table, place((va >> shift & ((1 << bits) - 1)) * size + half)))
     }
 
     /// The table of `level` (the last has the pages) that an address goes through.
