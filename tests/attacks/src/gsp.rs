@@ -39,7 +39,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(21, "repeated-hangs", &[L], "endless work, taken away and started again, as fast as it goes").hang(),
     unlisted("shader-abuse", &[Q], "launches of code that is none, is not mapped or overwrites itself, with sizes beyond all limits and descriptions that make no sense").short(),
     unlisted("shader-hangs", &[L, Q], "endless loops, barriers that wait for nobody, a million blocks, descriptions that launch themselves, endless macros").hang().short(),
-    unlisted("kernel-endless", &[L], "channels of the driver's own, which the device process carries out: rings and segments without an end, 16 TiB of copies, waits that never end, invalidations").short(),
+    unlisted("kernel-endless", &[L], "channels of the driver's own, which the device process carries out: rings and segments without an end, 16 TiB of copies, waits that never end, invalidations"),
     unlisted("kernel-tables-change", &[V, Q], "page tables of such channels that another processor rewrites while they are read: loops, addresses outside of VRAM and memory"),
     unlisted("kernel-channels", &[R], "all numbers that such channels can have, each with work, freed and made again"),
     unlisted("kernel-doorbell-flood", &[L], "doorbells of such channels, and with tokens of none, at full speed from two processors"),

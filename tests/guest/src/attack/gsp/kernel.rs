@@ -88,8 +88,11 @@ pub fn endless(stage: &mut Stage) -> Result<Seen> {
         slowest = slowest.max((took, what));
         Ok(())
     };
-    while time.goes_on() {
+    while time.goes_on() || begun == 0 {
         for (what, commands) in endless_works() {
+            if !time.goes_on() && begun > 1 {
+                break;
+            }
             first.fill(rig.gpu.memory, &commands, 0x1f_ffff);
             ensure_ok(make_here(&mut rig.gpu, FIRST, &first)?, "no channel of the kernel's")?;
             for put in [first.last(), first.last(), 1, first.last()] {
@@ -183,7 +186,7 @@ pub fn tables_change(stage: &mut Stage) -> Result<Seen> {
     commands.extend(&invalidation());
     push.fill(rig.gpu.memory, &commands, 0x100);
     let (mut rings, mut stopped) = (0u64, 0u64);
-    while time.goes_on() {
+    while time.goes_on() || rings == 0 {
         let level = usize::try_from(rings % 6)?;
         let entries = entries_of(&rig, &space, level);
         let over = AtomicBool::new(false);
