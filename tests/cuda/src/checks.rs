@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn check_is_known_by_its_name() {
         assert_eq!(group("copy").unwrap(), ["copy"]);
-        assert_eq!(group("all").unwrap().len(), CHECKS.len() - 2);
+        assert_eq!(group("all").unwrap().len(), CHECKS.len() - APART.len());
         assert!(group("other").unwrap_err().to_string().contains("context, copy"));
     }
 }

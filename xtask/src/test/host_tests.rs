@@ -136,7 +136,9 @@ fn run_one(program: &Program) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(vec![format!("{}: {} ({})", program.name, failed_tests(&said).join(", "), output.status)])
+    let tests = failed_tests(&said);
+    let which = if tests.is_empty() { "all of it".to_owned() } else { tests.join(", ") };
+    Ok(vec![format!("{}: {which} ({})", program.name, output.status)])
 }
 
 /// The tests that a test program names as failed, in the list at its output's end.
@@ -184,7 +186,7 @@ mod tests {
 
         let failed = run_all(vec![program("true"), program("false"), program("true")], 2).unwrap();
 
-        assert_eq!(failed, ["false"]);
+        assert_eq!(failed, ["false: all of it (exit status: 1)"]);
         assert!(run_all(vec![program("no-such-program")], 1).is_err());
     }
 }
