@@ -295,6 +295,11 @@ impl Warp {
                 continue;
             }
             let required = match wait {
+                // A function that was called may use the same barrier for others, until it restores it.
+                Wait::Convergence(barrier) if *self.barrier(barrier) & group.mask == 0 => {
+                    index += 1;
+                    continue;
+                }
                 Wait::Convergence(barrier) => *self.barrier(barrier) & self.counted(),
                 Wait::Lanes(mask) => mask & self.counted(),
                 // The CTA wakes them.
@@ -317,8 +322,12 @@ impl Warp {
         let mut groups: Vec<Group> = Vec::new();
         // A hidden group may wait for something of the same name, which means something else by now.
         let hidden = if matches!(wait, Wait::Cta(_)) { 0 } else { self.words.hidden };
+        let participants = match wait {
+            Wait::Convergence(barrier) => *self.barrier(barrier),
+            Wait::Lanes(_) | Wait::Cta(_) => ALL,
+        };
         self.parked.retain(|(group, what)| {
-            if *what != wait || group.mask & hidden != 0 {
+            if *what != wait || group.mask & hidden != 0 || group.mask & participants == 0 {
                 return true;
             }
             match groups.iter_mut().find(|other| other.pc == group.pc) {

@@ -62,3 +62,36 @@ fn nothing_ends_or_begins_by_a_word() {
     warp.start(16, 0, 32, 0);
     assert_eq!((warp.word(FIRST + 4), warp.word(MEXITED)), (Some(0), Some(0)));
 }
+
+#[test]
+fn a_barrier_that_a_call_uses_for_others_leaves_those_waiting_that_it_was_for() {
+    let mut warp = warp(32);
+    *warp.barrier(6) = 0xff;
+    warp.branch(0x2000, 0x0f);
+    warp.park(Wait::Convergence(6));
+    warp.branch(0x3000, 0xf0);
+    // Its lanes call a function, which saves the barrier, has it for themselves, and restores it.
+    let saved = *warp.barrier(6);
+    *warp.barrier(6) = 0x30;
+    warp.branch(0x3010, 0x10);
+    warp.park(Wait::Convergence(6));
+    warp.branch(0x3020, 0x20);
+    warp.park(Wait::Convergence(6));
+    assert_eq!(warp.group.mask & 0x0f, 0, "those before wait still");
+    *warp.barrier(6) = saved;
+    let mut left = 0xf0_u32;
+    while left != 0 {
+        let mask = warp.group.mask & left;
+        assert_ne!(mask, 0, "{:x} did not run", left);
+        left &= !mask;
+        warp.branch(0x4000, mask);
+        warp.park(Wait::Convergence(6));
+    }
+    let mut seen = warp.group.mask;
+    while seen & 0xff != 0xff {
+        let before = seen;
+        warp.rotate();
+        seen |= warp.group.mask;
+        assert_ne!(before, seen, "{seen:x} of all run");
+    }
+}
