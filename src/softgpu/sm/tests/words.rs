@@ -82,7 +82,7 @@ fn a_barrier_that_a_call_uses_for_others_leaves_those_waiting_that_it_was_for() 
     let mut left = 0xf0_u32;
     while left != 0 {
         let mask = warp.group.mask & left;
-        assert_ne!(mask, 0, "{:x} did not run", left);
+        assert_ne!(mask, 0, "{left:x} did not run");
         left &= !mask;
         warp.branch(0x4000, mask);
         warp.park(Wait::Convergence(6));
