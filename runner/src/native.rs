@@ -92,11 +92,18 @@ fn last_json(text: &str) -> Option<Value> {
 mod tests {
     use super::*;
 
+    /// Writes a program, by another process: a descriptor of ours could be in a child that another test
+    /// starts at that moment, and what somebody may write cannot be started.
+    fn write_program(path: &Path, script: &str) {
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"";
+        let status = Command::new("/bin/sh").args(["-c", write]).arg(path).arg(script).status().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
     fn native(script: &str) -> (tempfile::TempDir, Native) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("gpuvmk");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, script);
         let native = Native::new(program, folder.path());
         (folder, native)
     }
@@ -120,8 +127,7 @@ mod tests {
         let pack = Pack::at(folder.path());
         let program = pack.sass();
         fs::create_dir_all(program.parent().unwrap()).unwrap();
-        fs::write(&program, "#!/bin/sh\nprintf '{\"words\":\"%s\"}' \"$*\"\n").unwrap();
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, "printf '{\"words\":\"%s\"}' \"$*\"");
         let native = Native::new("gpuvmk".into(), folder.path());
         let words = native.machine_code(&pack).unwrap()["words"].as_str().unwrap().to_owned();
         for part in ["record --json", "sass/h200.gz", "sass/h100.gz"] {
