@@ -50,6 +50,7 @@ impl Native {
         for recording in ["h200.gz", "h100.gz"] {
             call.arg("--again").arg(folder.join(recording));
         }
+        call.arg("--shapes");
         self.answer(call, "gpuvmk-sass record", "sass", RECORDING_LIMIT)
     }
 
@@ -130,7 +131,7 @@ mod tests {
         write_program(&program, "printf '{\"words\":\"%s\"}' \"$*\"");
         let native = Native::new("gpuvmk".into(), folder.path());
         let words = native.machine_code(&pack).unwrap()["words"].as_str().unwrap().to_owned();
-        for part in ["record --json", "sass/h200.gz", "sass/h100.gz"] {
+        for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "--shapes"] {
             assert!(words.contains(part), "{words}");
         }
     }

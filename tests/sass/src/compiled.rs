@@ -97,6 +97,7 @@ impl Launched for Compiled {
             shared: kernel.shared,
             barriers: 1,
             local: STACK,
+            local_high: 0,
             grid: GRID,
             block: BLOCK,
             banks,

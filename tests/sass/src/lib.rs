@@ -12,6 +12,7 @@ mod program;
 pub mod random;
 pub mod record;
 pub mod recorded;
+pub mod shape;
 pub mod soft;
 pub mod task;
 mod template;

@@ -219,6 +219,7 @@ impl Launched for Program {
             shared: if windows { windows::shared_size(BLOCK) } else { 0 },
             barriers: 0,
             local: if windows { windows::LOCAL_SIZE } else { 0 },
+            local_high: 0,
             grid: self.threads.div_ceil(BLOCK),
             block: self.threads.min(BLOCK),
             banks: vec![(0, self.constants(places))],

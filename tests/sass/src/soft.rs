@@ -19,6 +19,7 @@ const OUT: u64 = 0x200_0000;
 const WINDOWS: u64 = 0x1_0000_0000;
 const LOCAL: u64 = 0x2_0000_0000;
 const PLACES: Places = Places {
+    code: CODE,
     inputs: IN,
     outputs: OUT,
     windows: WINDOWS,
@@ -154,8 +155,10 @@ pub fn outputs_by(twin: Twin, program: &dyn Launched) -> Result<Vec<u32>, NoOutp
     let threads = u64::from(task.grid) * u64::from(task.block);
     let windows = usize::try_from(threads * u64::from(SIZE) / 4).unwrap_or(0);
     // The threads of those blocks that are resident, each with its own.
-    let room = u64::from(task.local) * u64::from(task.block.next_multiple_of(32)) * u64::from(task.grid);
-    let local = LocalMemory { base: LOCAL, size: room, low: task.local, high: 0 };
+    let room = u64::from(task.local + task.local_high)
+        * u64::from(task.block.next_multiple_of(32))
+        * u64::from(task.grid);
+    let local = LocalMemory { base: LOCAL, size: room, low: task.local, high: task.local_high };
     let room = usize::try_from(room / 4).unwrap_or(0);
     let pieces = Pieces {
         code: words(&task.code),

@@ -17,8 +17,10 @@ pub struct Task {
     pub shared: u32,
     /// Barriers of a block.
     pub barriers: u8,
-    /// Bytes of local memory of a thread.
+    /// Bytes of local memory of a thread, from address 0 on.
     pub local: u32,
+    /// The same, up to address 2^24.
+    pub local_high: u32,
     /// Blocks, and threads of one.
     pub grid: u32,
     /// See above.

@@ -17,33 +17,38 @@ pub(crate) fn sets(scoreboard: u32) -> u32 {
     SLOW & !(7 << 5) | (scoreboard & 7) << 5
 }
 
-fn word(opcode: u128, fields: u128, control: u32) -> Word {
+pub(crate) fn word(opcode: u128, fields: u128, control: u32) -> Word {
     Word(opcode | ALWAYS | fields).with_control(Control(control))
 }
 
-fn d(register: u8) -> u128 {
+pub(crate) fn d(register: u8) -> u128 {
     u128::from(register) << 16
 }
 
-fn a(register: u8) -> u128 {
+pub(crate) fn a(register: u8) -> u128 {
     u128::from(register) << 24
 }
 
-fn b(register: u8) -> u128 {
+pub(crate) fn b(register: u8) -> u128 {
     u128::from(register) << 32
 }
 
-fn c(register: u8) -> u128 {
+pub(crate) fn c(register: u8) -> u128 {
     u128::from(register) << 64
 }
 
-fn immediate(value: u32) -> u128 {
+pub(crate) fn immediate(value: u32) -> u128 {
     u128::from(value) << 32
 }
 
 /// S2R d, SR_TID.X.
 pub(crate) fn thread(register: u8) -> Word {
     word(0x919, d(register) | 0x21 << 72, sets(0))
+}
+
+/// S2R d, a special register.
+pub(crate) fn special(register: u8, number: u8) -> Word {
+    word(0x919, d(register) | u128::from(number) << 72, sets(0))
 }
 
 /// S2R d, SR_CTAID.X.
@@ -182,6 +187,25 @@ pub(crate) fn uniform_move(to: u8, from: u8) -> Word {
 /// MOV d, value.
 pub(crate) fn move_immediate(to: u8, value: u32) -> Word {
     word(0x802, d(to) | immediate(value) | 0xf << 72, WAIT)
+}
+
+/// LOP3.LUT d, a, 0xffffffff, RZ, 0x3c, !PT: all bits of a the other way round.
+pub(crate) fn invert(to: u8, from: u8) -> Word {
+    word(0x812, d(to) | a(from) | immediate(u32::MAX) | c(255) | 0x3c << 72 | 7 << 81 | 0xf << 87, WAIT)
+}
+
+/// IADD3 d, p, a, -b, RZ and IADD3.X d, a, ~b, RZ, p, !PT: the difference of two pairs of registers.
+pub(crate) fn wide_difference(to: u8, from: u8, less: u8, carry: u8) -> [Word; 2] {
+    let fields = |half: u8| d(to + half) | a(from + half) | b(less + half) | 1 << 63 | c(255) | 0xf << 77;
+    let carry = u128::from(carry);
+    let low = carry << 81 | 7 << 84 | 0xf << 87;
+    let high = 1 << 74 | 7 << 81 | 7 << 84 | carry << 87;
+    [word(0x210, fields(0) | low, WAIT), word(0x210, fields(1) | high, WAIT)]
+}
+
+/// UMOV ud, value.
+pub(crate) fn uniform_immediate(to: u8, value: u32) -> Word {
+    word(0x882, d(to) | immediate(value), WAIT)
 }
 
 /// MOV d, b.

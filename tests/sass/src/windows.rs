@@ -87,6 +87,8 @@ pub enum Window {
 /// Where a launch has its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
+    /// Machine code.
+    pub code: u64,
     /// What threads load.
     pub inputs: u64,
     /// What they store.

@@ -97,6 +97,7 @@ impl Hardware {
         let at = |offset| self.worker.system_va(offset);
         let place = Place { code: at(CODE), constants: at(CONSTANTS), qmd: at(QMD) };
         let places = Places {
+            code: place.code,
             inputs: at(INPUTS),
             outputs: at(OUTPUTS),
             windows: WINDOWS,
@@ -110,7 +111,8 @@ impl Hardware {
         ensure!(inputs.len() as u64 <= OUTPUTS - INPUTS, "{} bytes of inputs are too many", inputs.len());
         ensure!(OUTPUTS + stored <= STAGING + DATA, "{stored} bytes of results are too many");
         ensure!(u64::from(task.grid * task.block * SIZE) <= WINDOWS_ROOM / 2, "too many threads");
-        ensure!(task.local <= LOCAL_SIZE, "{} bytes of local memory are too many", task.local);
+        let local = task.local + task.local_high;
+        ensure!(local <= LOCAL_SIZE, "{local} bytes of local memory are too many");
         let kernel = Kernel {
             target: SM90.spin.target,
             name: "random",
@@ -124,7 +126,9 @@ impl Hardware {
         let mut launch = launch::launch(&kernel, place, grid, block, &[])
             .map_err(|error| anyhow::anyhow!("The program cannot be launched: {error:?}"))?;
         let layout = kernel.target.layout;
-        launch.qmd = launch.qmd.with_number(layout.local[0], task.local.into());
+        for (field, size) in layout.local.into_iter().zip([task.local, task.local_high]) {
+            launch.qmd = launch.qmd.with_number(field, size.into());
+        }
         let mut pieces = vec![(CODE, task.code), (INPUTS, inputs)];
         let mut next = CONSTANTS;
         for (number, bytes) in task.banks {

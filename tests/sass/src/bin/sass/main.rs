@@ -2,6 +2,7 @@
 
 mod gpu;
 mod recording;
+mod shapes;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -86,7 +87,9 @@ fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
         let recorded = Recorded::read(recorded).with_context(|| format!("Cannot read {}", file.display()))?;
         merge(&mut counts, recorded.verify_all(extent, workers)?);
     }
-    let unknown = unknown(&counts, if warp { OF_WARP } else { OF_ALL });
+    let mut unknown = unknown(&counts, if warp { OF_WARP } else { OF_ALL });
+    let (shapes, differ) = shapes::verify()?;
+    unknown.extend(differ);
     let mut sum = Counts::default();
     counts.values().for_each(|counts| sum.add(*counts));
     println!(
@@ -98,6 +101,7 @@ fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
         sum.not_executed,
         begin.elapsed().as_secs_f64()
     );
+    println!("{shapes} hand-made programs");
     for line in &unknown {
         println!("not known to differ: {line}");
     }
@@ -110,6 +114,7 @@ fn verify(files: &[PathBuf], warp: bool, json: bool) -> Result<bool> {
             "words": sum.words,
             "differences": sum.different,
             "not_executed": sum.not_executed,
+            "shapes": shapes,
             "unknown": unknown,
         });
         println!("{figures}");

@@ -20,7 +20,7 @@ use gpuvmk_sass::{Program, soft};
 use serde_json::{Value, json};
 
 use crate::gpu::Hardware;
-use crate::{OF_ALL, unknown};
+use crate::{OF_ALL, shapes, unknown};
 
 /// What to record.
 #[derive(Debug, Args)]
@@ -37,6 +37,12 @@ pub(crate) struct Options {
     /// Run the kernels of a cubin, which may be compressed by gzip: each reads 65536 words and stores as many
     #[arg(long, value_name = "FILE")]
     cubin: Vec<PathBuf>,
+    /// Run hand-made programs of control flow
+    #[arg(long)]
+    shapes: bool,
+    /// Also those of which nobody knows that they end: not on a GPU that others use
+    #[arg(long, requires = "shapes")]
+    wary: bool,
     /// How often each word is in a program
     #[arg(long, default_value_t = 4)]
     times: u32,
@@ -191,6 +197,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let results = record_kernels(gpu, &kernels, plan);
         found.push(of_kernels(&options.out, file, &results, &mut problems)?);
     }
+    let mut of_shapes = Vec::new();
+    if options.shapes {
+        let gpu: &mut dyn Gpu = match &mut hardware {
+            Some(hardware) => hardware,
+            None => &mut software,
+        };
+        let places = (on.as_str(), options.out.as_path());
+        found.push(shapes::run(gpu, places, options.wary, (&mut problems, &mut of_shapes))?);
+    }
     if let Some(hardware) = hardware
         && let Err(error) = hardware.close()
     {
@@ -205,7 +220,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("problem: {problem}");
     }
     // Of programs that were recorded before: what differs elsewhere is what is looked for.
-    let unknown = if options.again.is_empty() { Vec::new() } else { unknown(&of_recordings, OF_ALL) };
+    let mut unknown = if options.again.is_empty() { Vec::new() } else { unknown(&of_recordings, OF_ALL) };
+    unknown.append(&mut of_shapes);
     for line in &unknown {
         println!("not known to differ: {line}");
     }

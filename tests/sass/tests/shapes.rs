@@ -1,0 +1,49 @@
+//! Hand-made programs: they end on the software GPU, both its twins give the same, and so did a GPU.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use gpuvmk_isa::{Arch, Word, decode};
+use gpuvmk_sass::shape::{RECORDED_ON, Recording, shapes, table, wary};
+use gpuvmk_sass::soft::outputs_by;
+use gpuvmk_sm::Twin;
+
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes.tsv.gz");
+const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shape_differences.tsv");
+
+#[test]
+fn programs_end_and_twins_store_the_same() {
+    for shape in shapes().into_iter().chain(wary()) {
+        for word in shape.code(0x10_0000).as_chunks().0 {
+            let word = Word::from_bytes(*word);
+            assert!(decode(Arch::Sm90, word).is_ok(), "{}: {word:x?}", shape.name);
+        }
+        let [one, other] = [Twin::PLAIN, Twin::of_host()].map(|twin| outputs_by(twin, &shape));
+        // What a trap handler's words are is not known.
+        if shape.name != "wary_words_of_traps" {
+            one.as_ref().unwrap_or_else(|error| panic!("{}: {error}", shape.name));
+        }
+        assert_eq!(one, other, "{}", shape.name);
+    }
+}
+
+/// `UPDATE_DIFFERENCES=1` writes what differs; what is mended is to be taken from the list.
+#[test]
+fn a_gpu_gave_the_same_but_for_known_differences() {
+    let exists = Path::new(RECORDING).exists();
+    assert_eq!(exists, RECORDED_ON.is_some(), "shape::RECORDED_ON says what {RECORDING} was recorded on");
+    let Some(on) = RECORDED_ON else {
+        eprintln!("No GPU ran these programs yet: nothing was compared.");
+        return;
+    };
+    let recording = Recording::read(File::open(RECORDING).unwrap()).unwrap();
+    assert_eq!(recording.on, on);
+    let found = recording.verify(&shapes());
+    found.iter().for_each(|difference| eprintln!("{}", difference.line()));
+    if std::env::var_os("UPDATE_DIFFERENCES").is_some() {
+        fs::write(DIFFERENCES, table(&found)).unwrap();
+    }
+    assert_eq!(table(&found), fs::read_to_string(DIFFERENCES).unwrap());
+}
