@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::time::Duration;
 
 use anyhow::Result;
 use gpuvmk_attacks::Outcome;
@@ -17,6 +18,7 @@ pub struct Findings {
     problems: Vec<String>,
     more: u64,
     residue: u64,
+    waited: Duration,
 }
 
 impl Findings {
@@ -51,6 +53,11 @@ impl Findings {
         self.residue = self.residue.saturating_add(bytes);
     }
 
+    /// So long it was kept waiting before it was a tenant.
+    pub fn waited(&mut self, time: Duration) {
+        self.waited = self.waited.max(time);
+    }
+
     /// As the host reads it.
     pub fn to_json(&self, outcome: Result<Outcome>) -> Value {
         let mut problems = self.problems.clone();
@@ -69,6 +76,7 @@ impl Findings {
             "outcome": outcome,
             "seen": seen.join(", "),
             "residue_bytes": self.residue,
+            "waited_ms": u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX),
             "problems": problems,
         })
     }

@@ -11,6 +11,7 @@ mod co_tenant;
 mod device;
 mod files;
 mod findings;
+mod honest;
 mod neighbour;
 mod random;
 mod raw;

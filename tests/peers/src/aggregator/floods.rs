@@ -1,6 +1,5 @@
 //! More of everything than anybody needs.
 
-use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -74,13 +73,7 @@ pub fn connections(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome
         }
         all = open;
         // Another process gets in all the same.
-        let mut other = scene.child("honest-backend", 0)?.spawn()?;
-        let mut line = String::new();
-        BufReader::new(other.stdout.take().context("a child's output")?).read_line(&mut line)?;
-        findings.check(line.contains("\"problems\":[]"), format!("an honest backend meanwhile: {line}"));
-        drop(other.stdin.take());
-        other.wait()?;
-        findings.count("honest backends served");
+        crate::honest::meanwhile(scene, findings)?;
         ensure!(all.len() < 600, "{} silent connections are kept", all.len());
         std::thread::sleep(Duration::from_millis(100));
     }

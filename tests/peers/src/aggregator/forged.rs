@@ -9,9 +9,10 @@ use gpuvmk::aggregator::protocol::{Doorbell, GuestMapping, GuestTarget, Request,
 use gpuvmk::chip::{Engine, EngineSet};
 use gpuvmk_attacks::Outcome;
 
-use super::{VRAM, tenant};
+use super::tenant;
 use crate::Scene;
 use crate::findings::Findings;
+use crate::honest::VRAM;
 use crate::random::{ODD, Random};
 use crate::tenant::{DATA, RAM, RAM_VA, Tenant, VRAM_VA};
 

@@ -1,24 +1,21 @@
 //! More places than one process should have, as tenants and as strangers.
 
 use std::io::{BufRead, BufReader};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use gpuvmk::aggregator::protocol::{Hello, Request};
 use gpuvmk::scheduler::share::Share;
 use gpuvmk_attacks::Outcome;
 
-use crate::Scene;
 use crate::findings::Findings;
 use crate::raw::{Answer, Raw, hello};
+use crate::{Scene, honest};
 
 /// Tenants that an aggregator has room for.
 const PLACES: u64 = 64;
 /// Processes that connect and say nothing.
 const SILENT: u64 = 9;
-/// How long an honest back end may take meanwhile, from its start to its end: less than the time that silent
-/// connections have.
-const SOON: Duration = Duration::from_secs(4);
 
 /// One process that wants to be every VM that there can be, with the largest weight.
 pub fn of_one_process(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
@@ -44,7 +41,7 @@ pub fn of_one_process(scene: &mut Scene, findings: &mut Findings) -> Result<Outc
     }
     let places = u64::try_from(all.len())?;
     findings.check(places < PLACES / 2, format!("one process has {places} of {PLACES} places"));
-    serve_another(scene, findings)?;
+    honest::meanwhile(scene, findings)?;
     scene.keep(all);
     Ok(Outcome::Limited)
 }
@@ -79,7 +76,7 @@ pub fn strangers(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> 
     }
     scene.begin();
     while scene.goes_on() {
-        serve_another(scene, findings)?;
+        honest::meanwhile(scene, findings)?;
         std::thread::sleep(Duration::from_millis(50));
     }
     for mut child in children {
@@ -87,21 +84,4 @@ pub fn strangers(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> 
         child.wait()?;
     }
     Ok(Outcome::Limited)
-}
-
-/// An honest process is served meanwhile.
-fn serve_another(scene: &Scene, findings: &mut Findings) -> Result<()> {
-    let start = Instant::now();
-    let mut other = scene.child("honest-backend", 0)?.spawn()?;
-    let mut line = String::new();
-    BufReader::new(other.stdout.take().context("a child's output")?).read_line(&mut line)?;
-    let took = start.elapsed();
-    findings.check(
-        line.contains("\"problems\":[]") && took < SOON,
-        format!("an honest backend meanwhile, after {took:?}: {}", line.trim()),
-    );
-    findings.count("honest backends served");
-    drop(other.stdin.take());
-    other.wait()?;
-    Ok(())
 }
