@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -23,11 +22,14 @@ fn demo(folder: &Path, qemu: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A program that says it is QEMU of some version.
+/// A program that says it is QEMU of some version. Another process writes it: a descriptor of ours could be
+/// in a child that another test starts at that moment, and what somebody may write cannot be started.
 fn fake_qemu(folder: &Path, version: &str) -> std::path::PathBuf {
     let path = folder.join("qemu-system-x86_64");
-    fs::write(&path, format!("#!/bin/sh\necho 'QEMU emulator version {version}'\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let write =
+        "printf '#!/bin/sh\\necho QEMU emulator version \"%s\"\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"";
+    let status = Command::new("/bin/sh").args(["-c", write]).arg(&path).arg(version).status().unwrap();
+    assert!(status.success(), "{status}");
     path
 }
 
