@@ -1,16 +1,14 @@
-//! One channel of the NVIDIA driver: its channel group, which gives it a time slice and makes it preemptible,
-//! the channel, its error notifier, and its work token.
+//! One channel of the NVIDIA driver: its channel group, which gives it a time slice and makes it preemptible
+//! and is its own or shared with channels before it, the channel, its error notifier, and its work token.
 //!
 //! Ring and USERD are wherever the caller says: a guest's channel has the guest's own, and the GPU fetches
 //! them itself. Nothing here ever reads them.
 
 use super::abi::Handle;
-use super::abi::classes::{
-    ChannelParams, Class, CopyParams, GroupParams, KEPLER_CHANNEL_GROUP_A, MemoryParams, NV01_MEMORY_SYSTEM,
-    Role,
-};
-use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice, WorkSubmitToken};
+use super::abi::classes::{ChannelParams, Class, CopyParams, MemoryParams, NV01_MEMORY_SYSTEM, Role};
+use super::abi::controls::WorkSubmitToken;
 use super::abi::flags::{OWNER, alloc, attr};
+use super::channel_group::ChannelGroup;
 use super::device::Device;
 use super::error::RmError;
 use super::kernel::Node;
@@ -23,12 +21,6 @@ const TYPE_NOTIFIER: u32 = 13;
 /// Where `NvNotification` has its error number, and its status.
 const NOTIFICATION_INFO32: u64 = 8;
 const NOTIFICATION_STATUS: u64 = 14;
-
-/// Time slice of every channel: how long another one on the same engine waits for it.
-const TIMESLICE_MICROS: u64 = 1000;
-
-/// How long a look at a preemption may take, in microseconds.
-const LOOK_MICROS: u32 = 50;
 
 /// The parameters of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +63,7 @@ pub fn allowed(classes: &[Class], class: u32) -> Option<Allowed> {
 /// A channel of the NVIDIA driver, with its group.
 #[derive(Debug)]
 pub struct RmChannel {
-    group: Handle,
+    group: ChannelGroup,
     channel: Handle,
     notifier: Handle,
     notifications: Mapping,
@@ -80,11 +72,37 @@ pub struct RmChannel {
 }
 
 impl RmChannel {
-    /// A new channel, on no runlist.
+    /// A new channel, on no runlist, with a group of its own.
     ///
     /// # Errors
     /// The driver refuses.
     pub fn new(device: &mut Device, new: &NewChannel) -> Result<Self, RmError> {
+        let group = ChannelGroup::new(device, new.space, new.engine)?;
+        let mut made = match Self::in_group(device, new, &group) {
+            Ok(channel) => channel,
+            Err(error) => {
+                group.leave(device)?;
+                return Err(error);
+            }
+        };
+        drop(group);
+        if let Err(error) = made.group.set_timeslice(device) {
+            made.destroy(device)?;
+            return Err(error);
+        }
+        Ok(made)
+    }
+
+    /// The same in the group of this one, whose graphics context they share then. Both have the same address
+    /// space and engine.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn new_beside(&self, device: &mut Device, new: &NewChannel) -> Result<Self, RmError> {
+        Self::in_group(device, new, &self.group)
+    }
+
+    fn in_group(device: &mut Device, new: &NewChannel, group: &ChannelGroup) -> Result<Self, RmError> {
         let mut params = MemoryParams {
             owner: OWNER,
             kind: TYPE_NOTIFIER,
@@ -95,14 +113,19 @@ impl RmChannel {
             ..Default::default()
         };
         let notifier = device.client.alloc(device.device, NV01_MEMORY_SYSTEM, &mut params)?;
-        let made = Self::with_notifier(device, new, notifier);
+        let made = Self::with_notifier(device, new, group, notifier);
         if made.is_err() {
             device.client.free(notifier)?;
         }
         made
     }
 
-    fn with_notifier(device: &mut Device, new: &NewChannel, notifier: Handle) -> Result<Self, RmError> {
+    fn with_notifier(
+        device: &mut Device,
+        new: &NewChannel,
+        group: &ChannelGroup,
+        notifier: Handle,
+    ) -> Result<Self, RmError> {
         let notifications = device.client.cpu_mapping(
             Node::Control,
             device.device,
@@ -110,23 +133,6 @@ impl RmChannel {
             PAGE_SIZE,
             "a channel's error notifier",
         )?;
-        let mut params = GroupParams { space: new.space, engine: new.engine, ..Default::default() };
-        let group = device.client.alloc(device.device, KEPLER_CHANNEL_GROUP_A, &mut params)?;
-        match Self::in_group(device, new, group, notifier) {
-            Ok(channel) => Ok(Self { group, channel, notifier, notifications, token: None }),
-            Err(error) => {
-                device.client.free(group)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn in_group(
-        device: &mut Device,
-        new: &NewChannel,
-        group: Handle,
-        notifier: Handle,
-    ) -> Result<Handle, RmError> {
         // One entry for each subdevice; there is one.
         let none = Handle::NONE;
         let mut params = ChannelParams {
@@ -138,9 +144,8 @@ impl RmChannel {
             engine: new.engine,
             ..Default::default()
         };
-        let channel = device.client.alloc(group, new.class, &mut params)?;
-        device.client.control(group, &mut GroupTimeslice { micros: TIMESLICE_MICROS })?;
-        Ok(channel)
+        let channel = device.client.alloc(group.handle(), new.class, &mut params)?;
+        Ok(Self { group: group.clone(), channel, notifier, notifications, token: None })
     }
 
     /// Takes it away.
@@ -149,7 +154,7 @@ impl RmChannel {
     /// The driver refuses.
     pub fn destroy(&mut self, device: &mut Device) -> Result<(), RmError> {
         device.client.free(self.channel)?;
-        device.client.free(self.group)?;
+        self.group.leave(device)?;
         device.client.free(self.notifier)
     }
 
@@ -160,7 +165,12 @@ impl RmChannel {
 
     /// Group, channel and notifier.
     pub fn objects(&self) -> [Handle; 3] {
-        [self.group, self.channel, self.notifier]
+        [self.group.handle(), self.channel, self.notifier]
+    }
+
+    /// Its group.
+    pub fn group(&self) -> &ChannelGroup {
+        &self.group
     }
 
     /// The token to write to the doorbell; `None` before the channel was scheduled.
@@ -184,39 +194,16 @@ impl RmChannel {
         device.client.alloc_plain(self.channel, class)
     }
 
-    /// Puts it on its runlist.
+    /// Puts its group on its runlist: all channels of it are enabled then.
     ///
     /// # Errors
     /// The driver refuses.
     pub fn schedule(&mut self, device: &Device) -> Result<(), RmError> {
-        let mut params = GroupSchedule { enable: 1, ..Default::default() };
-        device.client.control(self.group, &mut params)?;
+        self.group.schedule(device)?;
         let mut token = WorkSubmitToken::default();
         device.client.control(self.channel, &mut token)?;
         self.token = Some(token.token);
         Ok(())
-    }
-
-    /// Tells it to leave its engine, if it is there, and does not wait for that.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn begin_preemption(&self, device: &Device) -> Result<(), RmError> {
-        device.client.control(self.group, &mut GroupPreempt::default())
-    }
-
-    /// True if it has left: the same call again, with as little patience as can be.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn is_preempted(&self, device: &Device) -> Result<bool, RmError> {
-        let mut params =
-            GroupPreempt { wait: 1, manual_timeout: 1, pad: [0; 2], timeout_micros: LOOK_MICROS };
-        match device.client.control(self.group, &mut params) {
-            Ok(()) => Ok(true),
-            Err(error) if error.status().is_some_and(super::is_timeout) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// The error that stopped it, if one did: a number of `ROBUST_CHANNEL_*`.

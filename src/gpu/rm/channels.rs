@@ -132,7 +132,10 @@ impl Channels {
             userd: userd.object,
             userd_offset: userd.offset,
         };
-        let channel = RmChannel::new(device, &new)?;
+        let channel = match spec.context_of {
+            None => RmChannel::new(device, &new)?,
+            Some(other) => self.sharing(other, spec, engine)?.new_beside(device, &new)?,
+        };
         let slot = Slot {
             channel,
             space: spec.space,
@@ -148,6 +151,24 @@ impl Channels {
         };
         self.slots.insert(number, slot);
         Ok(Some(number))
+    }
+
+    /// The channel whose graphics context a new one shares.
+    fn sharing(
+        &self,
+        other: HostChannel,
+        spec: &ChannelSpec,
+        engine: Engine,
+    ) -> Result<&RmChannel, GpuError> {
+        let known = self.slots.get(&other).ok_or_else(|| no_such(other))?;
+        let is_alike = known.space == spec.space && self.engines.runlist(known.engines) == Some(engine);
+        if !is_alike || engine != Engine::Graphics {
+            return Err(GpuError::Invalid(format!(
+                "channel {} has no graphics context to share with one of the engines {:?} and another space",
+                other.0, spec.engines
+            )));
+        }
+        Ok(&known.channel)
     }
 
     /// Takes a channel away.
@@ -269,11 +290,26 @@ impl Channels {
             slot.channel.schedule(device)?;
             slot.run = Run::Running;
         }
+        // With a channel, all of its group were enabled.
+        for some in self.held_beside(&start).chunks(DISABLE_MAX) {
+            set_disabled(device, some, true)?;
+        }
         // Work that came while they did not run.
         for (number, _) in resumed.iter().chain(&start) {
             self.ring_again(doorbell, *number)?;
         }
         Ok(())
+    }
+
+    /// Channels that are held, in the groups of these.
+    fn held_beside(&self, channels: &[(HostChannel, Handle)]) -> Vec<(HostChannel, Handle)> {
+        let group = |number: &HostChannel| Some(self.slots.get(number)?.channel.group().handle());
+        let groups: Vec<Handle> = channels.iter().filter_map(|(number, _)| group(number)).collect();
+        self.slots
+            .iter()
+            .filter(|(_, slot)| slot.run == Run::Held && groups.contains(&slot.channel.group().handle()))
+            .map(|(number, slot)| (*number, slot.channel.handle()))
+            .collect()
     }
 
     /// Rings a channel's doorbell. For a channel that does not run, this is done when it does.

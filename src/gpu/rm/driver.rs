@@ -276,7 +276,6 @@ impl GpuDriver for RmDriver {
     }
 
     fn advance_channel(&mut self, spec: ChannelSpec) -> Result<Option<HostChannel>, GpuError> {
-        spec.has_own_context()?;
         let space = self.space(spec.space)?.handle;
         let Self { device, vram, system, channels, .. } = self;
         let channel = channels.create(device, &mut Memories { vram, system }, space, &spec)?;

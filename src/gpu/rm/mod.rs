@@ -18,6 +18,7 @@
 
 pub mod abi;
 mod channel;
+mod channel_group;
 mod channels;
 mod clearing;
 mod client;

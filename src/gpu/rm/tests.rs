@@ -100,8 +100,18 @@ impl Rig {
     }
 
     fn channel(&mut self, space: SpaceHandle, engines: EngineSet) -> Result<HostChannel, GpuError> {
+        self.channel_with(space, engines, None)
+    }
+
+    /// One that shares the graphics context of another, if that is given.
+    fn channel_with(
+        &mut self,
+        space: SpaceHandle,
+        engines: EngineSet,
+        context_of: Option<HostChannel>,
+    ) -> Result<HostChannel, GpuError> {
         self.driver.create_channel(ChannelSpec {
-            context_of: None,
+            context_of,
             space,
             gpfifo: GpuVa(0x1_1000),
             gpfifo_entries_log2: 10,

@@ -40,7 +40,7 @@ impl Channels {
             Run::Running => {
                 slot.leaving = Some(Leaving { due: now, wait: FIRST_LOOK });
                 self.apply(device, doorbell)?;
-                self.slot(channel)?.channel.begin_preemption(device)?;
+                self.slot(channel)?.channel.group().begin_preemption(device)?;
                 Ok(false)
             }
             Run::New | Run::Held => Ok(true),
@@ -70,7 +70,7 @@ impl Channels {
             let Some(slot) = self.slots.get_mut(&number) else { continue };
             let Some(Leaving { wait, .. }) = slot.leaving else { continue };
             budget.spend(CALL);
-            let off = slot.channel.is_preempted(device);
+            let off = slot.channel.group().is_preempted(device);
             let off = off.unwrap_or_else(|error| {
                 log::warn!("whether channel {} has left its engine cannot be told: {error}", number.0);
                 false

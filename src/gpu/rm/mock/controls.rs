@@ -77,6 +77,9 @@ impl State {
             }
             GroupSchedule::COMMAND => {
                 self.scheduled.push(object);
+                // It enables all channels of the group.
+                let Self { objects, disabled, .. } = self;
+                disabled.retain(|channel| objects.get(channel).is_none_or(|known| known.parent != object));
                 Ok(())
             }
             WorkSubmitToken::COMMAND => {

@@ -132,3 +132,50 @@ fn channel_that_does_not_yield_is_held_back_and_taken_away() {
     assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 0);
     rig.channel(space, EngineSet::COPY2).unwrap();
 }
+
+/// As NVIDIA's own driver has them for a program: a graphics context of several channels.
+#[test]
+fn channels_that_share_a_graphics_context_are_of_one_group() {
+    let (mut rig, space) = Rig::with_tenant();
+    let first = rig.channel(space, EngineSet::GRAPHICS).unwrap();
+    let second = rig.channel_with(space, EngineSet::GRAPHICS, Some(first)).unwrap();
+    assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 1);
+    assert_eq!(rig.mock.state().count(HOPPER_CHANNEL_GPFIFO_A), 2);
+
+    // One that is held stays held when another of its group begins to run.
+    rig.driver.enable_channel(first, true).unwrap();
+    rig.driver.commit_runlist(&[first]).unwrap();
+    rig.driver.commit_runlist(&[]).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 1);
+    rig.driver.enable_channel(second, true).unwrap();
+    rig.driver.commit_runlist(&[second]).unwrap();
+    assert_eq!(
+        rig.mock.state().disabled.len(),
+        1,
+        "the group was scheduled, and the first is held all the same"
+    );
+    rig.driver.doorbell(second).unwrap();
+
+    // The group lives as long as one of them.
+    rig.driver.destroy_channel(first).unwrap();
+    assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 1);
+    rig.driver.destroy_channel(second).unwrap();
+    assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 0);
+}
+
+#[test]
+fn graphics_context_that_cannot_be_shared() {
+    let (mut rig, space) = Rig::with_tenant();
+    let copies = rig.channel(space, EngineSet::COPY1).unwrap();
+    let graphics = rig.channel(space, EngineSet::GRAPHICS).unwrap();
+    let before = rig.mock.state().objects.len();
+    for (engines, with) in
+        [(EngineSet::GRAPHICS, copies), (EngineSet::COPY1, graphics), (EngineSet::COPY1, copies)]
+    {
+        assert!(rig.channel_with(space, engines, Some(with)).is_err(), "{engines:?} with {with:?}");
+    }
+    assert!(rig.channel_with(space, EngineSet::GRAPHICS, Some(HostChannel(77))).is_err());
+    let other = rig.driver.create_space().unwrap();
+    assert!(rig.channel_with(other, EngineSet::GRAPHICS, Some(graphics)).is_err(), "another address space");
+    assert_eq!(rig.mock.state().objects.len(), before + 4, "a space, with what reserves addresses");
+}
