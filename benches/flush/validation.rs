@@ -69,6 +69,7 @@ impl Tenant {
             engines: EngineSet::all(),
             userd_granule: 4096,
             slow_vram_reads: false,
+            texture_clusters: None,
             va_bits: 40,
             page_shifts: vec![12, 16, 17],
             system_bits: 40,

@@ -90,6 +90,7 @@ impl Host {
             va_bits: welcome.va_bits,
             page_shifts: welcome.page_shifts,
             slow_vram_reads: welcome.slow_vram_reads,
+            texture_clusters: welcome.texture_clusters,
             window: admitted.window,
         };
         (Arc::new(Link { host: Arc::clone(self), tenant: admitted.tenant }), grant)

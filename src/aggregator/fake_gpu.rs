@@ -13,7 +13,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
-use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_chip::{Chip, Engine, EngineSet, TextureClusters};
 use gpuvmk_gpu::budget::CALL;
 use gpuvmk_gpu::scrub::ScrubReport;
 use gpuvmk_gpu::{
@@ -44,6 +44,7 @@ impl FakeGpu {
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: 512,
             slow_vram_reads: true,
+            texture_clusters: Some(TextureClusters::of(&[9, 9, 8])),
             va_bits: 57,
             page_shifts: vec![12, 16, 21, 29],
             system_bits: 52,
@@ -69,6 +70,7 @@ impl FakeGpu {
             engines: EngineSet::all(),
             userd_granule: 4096,
             slow_vram_reads: false,
+            texture_clusters: None,
             va_bits: 40,
             page_shifts: vec![12, 17],
             system_bits: 40,

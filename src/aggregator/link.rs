@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
 use gpuvmk_backend::{EngineTime, InterruptInterest};
-use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::{EngineSet, TextureClusters};
 use gpuvmk_control_client::DriverCounters;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
@@ -45,6 +45,8 @@ pub struct Grant {
     pub page_shifts: Vec<u8>,
     /// True when loads from the window are slow, as over a bus.
     pub slow_vram_reads: bool,
+    /// What the graphics engine has, where that is not all of its chip.
+    pub texture_clusters: Option<TextureClusters>,
     /// The partition's memory as files: in order, without gaps, `vram` bytes together. The caller owns the
     /// descriptors.
     pub window: Vec<SharedMemory>,

@@ -174,6 +174,7 @@ fn grant(
         va_bits: welcome.va_bits,
         page_shifts: welcome.page_shifts.clone(),
         slow_vram_reads: welcome.slow_vram_reads,
+        texture_clusters: welcome.texture_clusters,
         window,
     })
 }

@@ -8,11 +8,11 @@
 use super::chip_name::ChipName;
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet, TextureClusters};
 use gpuvmk_scheduler::share::Share;
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -251,6 +251,8 @@ pub struct Welcome {
     pub page_shifts: Vec<u8>,
     /// True when CPU reads of the VRAM window are slow.
     pub slow_vram_reads: bool,
+    /// What the physical GPU's graphics engine has, where that is not all of its chip.
+    pub texture_clusters: Option<TextureClusters>,
     /// Pieces of the VRAM window: offset in the respective file and bytes.
     pub window: Vec<(u64, u64)>,
 }

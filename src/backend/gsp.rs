@@ -2,7 +2,7 @@
 
 use super::Backend;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
-use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress, TextureClusters};
 
 /// A channel as a driver asks the GPU's firmware (GSP) for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,9 @@ pub trait GspBackend: Backend {
 
     /// Engines that channels can be made for. Copy engine 0 sits on the graphics runlist (the "GRCE").
     fn engines(&self) -> EngineSet;
+
+    /// What the graphics engine has, where that is less than its chip has, as on any card.
+    fn texture_clusters(&self) -> Option<TextureClusters>;
 
     /// A new channel in a free slot, disabled, with its address space synchronised.
     ///

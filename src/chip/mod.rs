@@ -24,10 +24,12 @@ pub mod register_index;
 pub mod register_sets;
 pub mod registers;
 pub mod stream;
+mod texture_clusters;
 
 pub use catalogue::{Chip, Face, Subchannels, UnknownChip};
 pub use engine::{Engine, EngineNumber, EngineSet, NoSuchEngine};
 pub use kinds::StorageKinds;
+pub use texture_clusters::{MOST_GPCS, TextureClusters};
 
 /// Where a physical address points, in the words of NVIDIA's PTE and instance-block fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

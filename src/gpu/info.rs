@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ScrubMode;
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::nv::classes::Class;
-use gpuvmk_chip::{Chip, EngineSet};
+use gpuvmk_chip::{Chip, EngineSet, TextureClusters};
 
 /// Properties and capacities of a physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct GpuInfo {
     pub userd_granule: u64,
     /// True when CPU reads of VRAM are slow (uncached, over the bus): frequent readers should keep a copy.
     pub slow_vram_reads: bool,
+    /// What the graphics engine has, where that is not all of its chip.
+    pub texture_clusters: Option<TextureClusters>,
     /// Virtual addresses of an address space are below 2 to this.
     pub va_bits: u8,
     /// Page sizes of an address space, as log2.

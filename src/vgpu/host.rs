@@ -14,7 +14,7 @@ use super::quotas::Meters;
 use super::status::Counters;
 use gpuvmk_aggregator::link::{AggregatorLink, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Request};
-use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::{EngineSet, TextureClusters};
 use gpuvmk_trace::Tracer;
 
 /// The aggregator's grant, besides memory.
@@ -26,6 +26,8 @@ pub struct Terms {
     pub spaces: u16,
     /// Engines of the physical GPU.
     pub engines: EngineSet,
+    /// What its graphics engine has, where that is not all of its chip.
+    pub texture_clusters: Option<TextureClusters>,
     /// Virtual addresses are below 2 to this.
     pub va_bits: u8,
     /// Page sizes of the physical GPU, as log2.

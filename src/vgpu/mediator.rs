@@ -258,8 +258,18 @@ impl Connection {
         face: &Face,
         counters: &Arc<Counters>,
     ) -> Result<Self, VgpuError> {
-        let Grant { vram, channels, spaces, engines, va_bits, page_shifts, slow_vram_reads, window } = grant;
-        let terms = Terms { channels, spaces, engines, va_bits, page_shifts };
+        let Grant {
+            vram,
+            channels,
+            spaces,
+            engines,
+            va_bits,
+            page_shifts,
+            slow_vram_reads,
+            texture_clusters,
+            window,
+        } = grant;
+        let terms = Terms { channels, spaces, engines, texture_clusters, va_bits, page_shifts };
         let window = Window::new(vram, window, slow_vram_reads.then_some(table_cache))?;
         let events = Arc::new(EventPath::new(face.clone(), counters.clone(), channels));
         Ok(Self { link, window, events, terms })

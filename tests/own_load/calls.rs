@@ -91,6 +91,7 @@ impl Caller {
             vram: back.vram_size(),
             engines: back.engines(),
             channels: back.channels(),
+            graphics: None,
             objects: ObjectLimits::default(),
             pci: PciIdentity::default(),
             uuid: [7; 16],

@@ -51,6 +51,7 @@ impl JudgeGpu {
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1,
             userd_granule: if hopper { 512 } else { 4096 },
             slow_vram_reads: hopper,
+            texture_clusters: None,
             va_bits,
             page_shifts: page_shifts.to_vec(),
             system_bits,

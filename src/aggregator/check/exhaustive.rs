@@ -28,6 +28,7 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         engines: EngineSet::all(),
         userd_granule: 4096,
         slow_vram_reads: false,
+        texture_clusters: None,
         va_bits,
         page_shifts: page_shifts.to_vec(),
         system_bits: 40,

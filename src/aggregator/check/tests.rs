@@ -22,6 +22,7 @@ fn info() -> GpuInfo {
         engines: EngineSet::all(),
         userd_granule: 4096,
         slow_vram_reads: false,
+        texture_clusters: None,
         va_bits: 40,
         page_shifts: vec![12, 17],
         system_bits: 40,

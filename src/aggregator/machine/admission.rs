@@ -193,6 +193,7 @@ impl Machine {
                 va_bits: self.hardware.info.va_bits,
                 page_shifts: self.hardware.info.page_shifts.clone(),
                 slow_vram_reads: self.hardware.info.slow_vram_reads,
+                texture_clusters: self.hardware.info.texture_clusters,
                 window: window.iter().map(|piece| (piece.offset, piece.size)).collect(),
             },
             window,

@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Head, MAX_MESSAGE, MAX_WINDOW_PIECES, WireError, bounded, engines, flag, kind, split_head};
 use crate::protocol::{RefusalKind, Reply, Welcome};
+use gpuvmk_chip::{MOST_GPCS, TextureClusters};
 
 /// No reply is longer than this.
 pub const MAX_REPLY_BYTES: usize =
@@ -23,6 +24,8 @@ struct WireWelcome {
     spaces: U16,
     va_bits: u8,
     reserved: [u8; 3],
+    /// Of each graphics processing cluster; all 0: what the chip has.
+    texture_clusters: [u8; MOST_GPCS],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -32,7 +35,7 @@ struct WirePiece {
     size: U64,
 }
 
-const _: () = assert!(size_of::<WireWelcome>() == 32);
+const _: () = assert!(size_of::<WireWelcome>() == 64);
 const _: () = assert!(size_of::<WirePiece>() == 16);
 
 /// Writes `reply` into `out`, which is emptied first.
@@ -52,6 +55,7 @@ pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
                 page_shifts: mask(&welcome.page_shifts).into(),
                 va_bits: welcome.va_bits,
                 reserved: [0; 3],
+                texture_clusters: welcome.texture_clusters.map_or([0; MOST_GPCS], TextureClusters::counts),
             };
             out.extend_from_slice(wire.as_bytes());
             for (offset, size) in &welcome.window {
@@ -94,6 +98,8 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, WireError> {
                 va_bits: wire.va_bits,
                 page_shifts: shifts(wire.page_shifts.get()),
                 slow_vram_reads: flag(head.second.get(), kind, "slow-reads flag")?,
+                texture_clusters: Some(TextureClusters::of(&wire.texture_clusters))
+                    .filter(|clusters| clusters.total() > 0),
                 window: pieces.iter().map(|p| (p.offset.get(), p.size.get())).collect(),
             }))
         }

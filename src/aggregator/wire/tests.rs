@@ -10,8 +10,8 @@ use crate::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
     Welcome,
 };
-use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::{Chip, TextureClusters};
 use gpuvmk_scheduler::share::Share;
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
@@ -167,6 +167,7 @@ fn welcome_and_done_survive_the_wire() {
         va_bits: 57,
         page_shifts: vec![12, 16, 21, 29],
         slow_vram_reads: true,
+        texture_clusters: Some(TextureClusters::of(&[9, 8, 0, 7])),
         window: vec![(0, 16 << 20), (4096, 1)],
     });
     let mut bytes = Vec::new();

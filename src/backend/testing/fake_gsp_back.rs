@@ -13,7 +13,7 @@ use crate::{
     InterruptInterest, NoTarget, ObjectUsage, VramPiece, Windows,
 };
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress, TextureClusters};
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -63,6 +63,7 @@ struct State {
     refusal: Option<ChannelRefusal>,
     objects: Option<ObjectUsage>,
     engine_time: Option<EngineTime>,
+    texture_clusters: Option<TextureClusters>,
     interlude: Option<Interlude>,
 }
 
@@ -100,6 +101,11 @@ impl FakeGspBack {
     /// What was asked for since the last call of this, but channels' requests that were refused.
     pub fn calls(&self) -> Vec<BackCall> {
         std::mem::take(&mut self.state().calls)
+    }
+
+    /// Its graphics engine has no more than that.
+    pub fn set_texture_clusters(&self, clusters: TextureClusters) {
+        self.state().texture_clusters = Some(clusters);
     }
 
     /// Engines have worked for that long.
@@ -302,6 +308,10 @@ impl GspBackend for FakeGspBack {
 
     fn engines(&self) -> EngineSet {
         self.engines
+    }
+
+    fn texture_clusters(&self) -> Option<TextureClusters> {
+        self.state().texture_clusters
     }
 
     fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {

@@ -152,6 +152,7 @@ fn bring_up(
             engines: channels::all_engines(),
             userd_granule: PAGE_SIZE,
             slow_vram_reads: false,
+            texture_clusters: None,
             va_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),

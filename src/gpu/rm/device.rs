@@ -12,7 +12,7 @@ use super::abi::classes::{
 };
 use super::abi::controls::{
     ArchInfo, ClassList, CopyCaps, CopyUnits, Engines, FB_BAR1_FREE, FB_HEAP_FREE, FB_TOTAL_RAM, FbInfo,
-    FbQuestion, IdInfo, NameString,
+    FbQuestion, GpcMask, IdInfo, NameString, TpcMask,
 };
 use super::abi::{Handle, flags};
 use super::client::Client;
@@ -20,7 +20,7 @@ use super::error::RmError;
 use super::kernel::{CallError, Node};
 use super::open_error::OpenError;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
-use gpuvmk_chip::{Chip, Engine, Face};
+use gpuvmk_chip::{Chip, Engine, Face, TextureClusters};
 use gpuvmk_pci::mapping::Mapping;
 
 /// Bytes of the doorbell page.
@@ -59,6 +59,8 @@ pub struct DeviceFacts {
     pub bar1_free: u64,
     /// True when there is a graphics engine.
     pub graphics: bool,
+    /// What it has.
+    pub texture_clusters: TextureClusters,
     /// Its copy engines.
     pub copy_engines: Vec<CopyEngine>,
 }
@@ -157,6 +159,7 @@ impl Device {
         let chips = served(&self.classes()?, arch.architecture | arch.implementation);
         let [vram, vram_free, bar1_free] = self.memory([FB_TOTAL_RAM, FB_HEAP_FREE, FB_BAR1_FREE])?;
         let (graphics, copy_engines) = self.engines()?;
+        let texture_clusters = if graphics { self.texture_clusters()? } else { TextureClusters::of(&[]) };
         Ok(DeviceFacts {
             address: address_of(card),
             name: String::from_utf8_lossy(text).into_owned(),
@@ -166,8 +169,23 @@ impl Device {
             vram_free,
             bar1_free,
             graphics,
+            texture_clusters,
             copy_engines,
         })
+    }
+
+    /// Texture processing clusters of each graphics processing cluster that the card has. Drivers number
+    /// those that work without gaps.
+    fn texture_clusters(&self) -> Result<TextureClusters, RmError> {
+        let mut gpcs = GpcMask::default();
+        self.client.control(self.subdevice, &mut gpcs)?;
+        let mut counts = Vec::new();
+        for gpc in (0..u32::BITS).filter(|gpc| gpcs.gpcs >> gpc & 1 == 1) {
+            let mut tpcs = TpcMask { gpc, ..Default::default() };
+            self.client.control(self.subdevice, &mut tpcs)?;
+            counts.extend(u8::try_from(tpcs.tpcs.count_ones()).ok());
+        }
+        Ok(TextureClusters::of(&counts))
     }
 
     /// Numbers of the classes that can be made on it.

@@ -108,6 +108,7 @@ impl RmDriver {
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: USERD_SIZE,
             slow_vram_reads: true,
+            texture_clusters: Some(facts.texture_clusters).filter(|clusters| clusters.total() > 0),
             va_bits: VA_BITS,
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: SYSTEM_BITS,

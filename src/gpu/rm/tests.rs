@@ -19,7 +19,7 @@ use crate::{
     HostTarget, Renewal, Scrubber as _, SpaceHandle,
 };
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet, TextureClusters};
 use gpuvmk_host::clock::ManualClock;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};

@@ -1,10 +1,10 @@
 //! Hopper.
 
-use super::{GraphicsUnits, GspHal, Vectors};
+use super::{GspHal, Vectors};
 use crate::abi::values::{MemoryUnits, Multiprocessor};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
-use gpuvmk_chip::{Chip, Engine};
+use gpuvmk_chip::{Chip, Engine, TextureClusters};
 
 /// GH100.
 pub static GH100: GspHal = HOPPER;
@@ -20,7 +20,7 @@ pub(super) const HOPPER: GspHal = GspHal {
     display: None,
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x60, non_stall, memory: 0x81 },
-    graphics: GraphicsUnits { tpcs: &[9; 8] },
+    graphics: TextureClusters::of(&[9; 8]),
     multiprocessor: Multiprocessor::of(0x900),
     memory: HBM,
 };

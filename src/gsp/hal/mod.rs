@@ -13,13 +13,12 @@ pub use ada::*;
 pub use ampere::*;
 pub use blackwell::*;
 pub use gh100::GH100;
-pub use graphics::{GraphicsUnits, MOST_GPCS};
 pub use turing::*;
 
 use crate::abi::values::{MemoryUnits, Multiprocessor};
 use gpuvmk_chip::catalogue::ChipClasses;
 use gpuvmk_chip::gmmu::Gmmu;
-use gpuvmk_chip::{Chip, Engine};
+use gpuvmk_chip::{Chip, Engine, TextureClusters};
 
 /// A chip, for its GSP.
 #[derive(Debug)]
@@ -44,8 +43,8 @@ pub struct GspHal {
     pub cpu_sequencer: bool,
     /// Vectors that the table of interrupts tells of.
     pub vectors: Vectors,
-    /// What the graphics engine has.
-    pub graphics: GraphicsUnits,
+    /// What the graphics engine of a whole chip has.
+    pub graphics: TextureClusters,
     /// A multiprocessor.
     pub multiprocessor: Multiprocessor,
     /// What VRAM is told to be made of.
@@ -89,7 +88,7 @@ macro_rules! chips {
                 name: concat!("Virtual ", stringify!($chip)),
                 short_name: stringify!($chip),
                 chip: gpuvmk_chip::Chip::$chip,
-                graphics: $crate::hal::GraphicsUnits { tpcs: &$tpcs },
+                graphics: gpuvmk_chip::TextureClusters::of(&$tpcs),
                 ..$family
             };
         )+

@@ -3,7 +3,7 @@
 use super::objects::ObjectLimits;
 use crate::abi::values::PciIdentity;
 use crate::hal::GspHal;
-use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::{EngineSet, TextureClusters};
 
 /// What the virtual GSP must know of its function.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub struct GspConfig {
     pub engines: EngineSet,
     /// Channel slots of the back.
     pub channels: u16,
+    /// What the graphics engine has; none: all that the chip has.
+    pub graphics: Option<TextureClusters>,
     /// How many objects the driver may have.
     pub objects: ObjectLimits,
     /// What it is on the bus.
@@ -25,6 +27,11 @@ pub struct GspConfig {
 }
 
 impl GspConfig {
+    /// What the graphics engine has.
+    pub(super) fn graphics(&self) -> TextureClusters {
+        self.graphics.unwrap_or(self.hal.graphics)
+    }
+
     /// VRAM address of BAR1's top page table, which the driver fills in itself.
     pub(super) const fn bar1_root(&self) -> u64 {
         // The top MiB of VRAM is not given to the driver as memory.

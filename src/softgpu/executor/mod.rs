@@ -139,6 +139,7 @@ impl Executor {
             engines,
             userd_granule: USERD_SIZE,
             slow_vram_reads: false,
+            texture_clusters: None,
             va_bits: shape.va_bits,
             page_shifts: shape.page_shifts.to_vec(),
             system_bits: shape.system_bits,

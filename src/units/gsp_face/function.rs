@@ -101,6 +101,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
             vram: backend.vram_size(),
             engines: backend.engines(),
             channels: backend.channels(),
+            graphics: backend.texture_clusters(),
             objects: config.objects,
             pci: config.identity(),
             uuid: config.uuid,

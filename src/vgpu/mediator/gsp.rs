@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::status::FailSafe;
 use gpuvmk_backend::{ChannelRefusal, EngineTime, GspBackend, GspChannel, ObjectUsage};
 use gpuvmk_chip::addr::GuestChannel;
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet, TextureClusters};
 
 impl GspBackend for Mediator<GspChannels> {
     fn channels(&self) -> u16 {
@@ -16,6 +16,10 @@ impl GspBackend for Mediator<GspChannels> {
 
     fn engines(&self) -> EngineSet {
         self.connection().terms.engines
+    }
+
+    fn texture_clusters(&self) -> Option<TextureClusters> {
+        self.connection().terms.texture_clusters
     }
 
     fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {

@@ -292,6 +292,7 @@ fn grant() -> Grant {
         va_bits: 40,
         page_shifts: vec![12, 17],
         slow_vram_reads: false,
+        texture_clusters: None,
         window: vec![piece(c"one"), piece(c"two")],
     }
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::fake_gpu::{CLASS_COMPUTE, CLASS_COPY};
+use gpuvmk_chip::TextureClusters;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel};
 use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 
@@ -59,6 +60,7 @@ fn grant_says_what_the_gpu_can_address() {
 
     assert_eq!((welcome.va_bits, welcome.page_shifts), (57, vec![12, 16, 21, 29]));
     assert!(welcome.slow_vram_reads);
+    assert_eq!(welcome.texture_clusters, Some(TextureClusters::of(&[9, 9, 8])), "the card's, not the chip's");
     assert_eq!(welcome.engines, GR | EngineSet::COPY1 | EngineSet::COPY2);
 }
 

@@ -165,6 +165,32 @@ impl Default for ClassList {
     }
 }
 
+/// Graphics processing clusters (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct GpcMask {
+    /// `NV2080_CTRL_GR_ROUTE_INFO`: 0, the only graphics engine.
+    pub route: [u64; 2],
+    /// A bit for each that is not switched off.
+    pub gpcs: u32,
+    /// Padding; 0.
+    pub pad: u32,
+}
+control!(GpcMask = 0x2080_122a, "NV2080_CTRL_CMD_GR_GET_GPC_MASK", 24);
+
+/// Texture processing clusters of a graphics processing cluster (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct TpcMask {
+    /// `NV2080_CTRL_GR_ROUTE_INFO`: 0, the only graphics engine.
+    pub route: [u64; 2],
+    /// Number of the graphics processing cluster.
+    pub gpc: u32,
+    /// A bit for each that is not switched off.
+    pub tpcs: u32,
+}
+control!(TpcMask = 0x2080_122b, "NV2080_CTRL_CMD_GR_GET_TPC_MASK", 24);
+
 /// Engines (on the subdevice).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]

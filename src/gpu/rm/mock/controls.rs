@@ -1,8 +1,8 @@
 //! Controls of objects.
 
 use super::super::abi::controls::{
-    ArchInfo, ClassList, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GroupPreempt,
-    GroupSchedule, HandleInfo, IdInfo, NameString, WorkSubmitToken,
+    ArchInfo, ClassList, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GpcMask,
+    GroupPreempt, GroupSchedule, HandleInfo, IdInfo, NameString, TpcMask, WorkSubmitToken,
 };
 use super::super::abi::{Handle, RmStatus};
 use super::super::kernel::CallError;
@@ -46,6 +46,17 @@ impl State {
                 let free = u32::try_from(self.vram_free >> 10).unwrap();
                 info.list.iter_mut().for_each(|question| question.data = free);
                 answer(&info, bytes);
+                Ok(())
+            }
+            // Three graphics processing clusters, of which the second is switched off.
+            GpcMask::COMMAND => {
+                answer(&GpcMask { gpcs: 0b101, ..Default::default() }, bytes);
+                Ok(())
+            }
+            TpcMask::COMMAND => {
+                let mut mask: TpcMask = params(bytes)?;
+                mask.tpcs = if mask.gpc == 0 { 0x1ff } else { 0xfd };
+                answer(&mask, bytes);
                 Ok(())
             }
             Engines::COMMAND => {

@@ -179,3 +179,10 @@ fn graphics_context_that_cannot_be_shared() {
     assert!(rig.channel_with(other, EngineSet::GRAPHICS, Some(graphics)).is_err(), "another address space");
     assert_eq!(rig.mock.state().objects.len(), before + 4, "a space, with what reserves addresses");
 }
+
+/// A vGPU says how many multiprocessors there are, and a kernel may wait for a block on each.
+#[test]
+fn clusters_are_those_that_the_card_has() {
+    let rig = Rig::new();
+    assert_eq!(rig.driver.info().texture_clusters, Some(TextureClusters::of(&[9, 7])));
+}

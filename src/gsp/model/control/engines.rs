@@ -13,13 +13,17 @@ pub(super) const FAULT_METHOD_BUFFER: u32 = 0x1000;
 
 /// Which texture processing clusters a graphics processing cluster has.
 pub(super) fn tpc_mask(rm: &Rm, gpc: u32) -> Result<u32, Status> {
-    rm.config.hal.graphics.tpc_mask(gpc).ok_or(Status::InvalidArgument)
+    rm.config.graphics().tpc_mask(gpc).ok_or(Status::InvalidArgument)
 }
 
 /// What the graphics engine has.
 pub(super) fn graphics(rm: &Rm) -> Graphics {
     let hal = rm.config.hal;
-    Graphics { tpc_masks: hal.graphics.tpc_masks(), multiprocessor: hal.multiprocessor, memory: hal.memory }
+    Graphics {
+        tpc_masks: rm.config.graphics().tpc_masks(),
+        multiprocessor: hal.multiprocessor,
+        memory: hal.memory,
+    }
 }
 
 /// Sources about memory, in the order of their vectors. Only the first is ever raised, by the driver itself.

@@ -92,7 +92,7 @@ fn handle(
             Ok(())
         }
         ControlCall::GpcMask(write) => {
-            write(&rm.config.hal.graphics.gpc_mask(), raw);
+            write(&rm.config.graphics().gpc_mask(), raw);
             Ok(())
         }
         ControlCall::TpcMask { read, write } => {

@@ -31,6 +31,7 @@ fn config() -> GspConfig {
         vram: 256 << 20,
         engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
         channels: 8,
+        graphics: None,
         objects: ObjectLimits::default(),
         pci: PciIdentity {
             vendor: 0x10de,

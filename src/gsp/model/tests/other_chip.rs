@@ -6,10 +6,10 @@ use super::probe::{DEVICE, channel, client, set_page_directory};
 use crate::abi::Abi;
 use crate::abi::r570_144::ABI;
 use crate::abi::table::{Answer, Control, ControlCall, Type};
-use crate::hal::{GH100, GraphicsUnits, GspHal, Vectors};
+use crate::hal::{GH100, GspHal, Vectors};
 use crate::model::{Gsp, GspConfig};
 use gpuvmk_chip::gmmu::Gmmu;
-use gpuvmk_chip::{Chip, Engine};
+use gpuvmk_chip::{Chip, Engine, TextureClusters};
 
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
@@ -26,7 +26,7 @@ const NEVER: GspHal = GspHal {
     vectors: Vectors { gsp_stall: 0x11, non_stall, memory: 0x81 },
     multiprocessor: GH100.multiprocessor,
     memory: GH100.memory,
-    graphics: GraphicsUnits { tpcs: &[1, 2] },
+    graphics: TextureClusters::of(&[1, 2]),
 };
 
 pub static CHIP: GspHal = NEVER;

@@ -5,11 +5,11 @@ use super::config;
 use super::driver::{
     ALLOC_MEMORY, Driver, SPEAKS, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, static_info, words,
 };
-use crate::model::{DoorbellTarget, Effect};
+use crate::model::{DoorbellTarget, Effect, GspConfig};
 use gpuvmk_backend::GspChannel;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
-use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress, TextureClusters};
 
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_DEVICE: u32 = 0xabcd_0080;
@@ -112,6 +112,19 @@ pub fn graphics_units_are_answered_for_each_cluster() {
     assert_eq!(units[8].0, 0x1f);
 }
 
+/// Who launches as many blocks as there are multiprocessors, and waits for all, must know how many there are.
+#[test]
+pub fn card_with_some_clusters_switched_off_says_which_it_has() {
+    let graphics = Some(TextureClusters::of(&[9, 8]));
+    let mut driver = Driver::booted(GspConfig { graphics, ..config() });
+
+    assert_eq!(internal(&mut driver, 0x2080_0137, 4).word(0), 0b11);
+    let (_, reply) = driver.control(INTERNAL, INTERNAL_SUBDEVICE, 0x2080_0138, &words(&[1, 0]));
+    assert_eq!(reply.word(4), 0xff);
+    let (status, _) = driver.control(INTERNAL, INTERNAL_SUBDEVICE, 0x2080_0138, &words(&[2, 0]));
+    assert_ne!(status, 0, "there is no third one");
+}
+
 #[test]
 pub fn interrupt_table_has_gsp_and_every_engine() {
     let mut driver = Driver::booted(config());
@@ -147,7 +160,7 @@ pub fn device_table_has_a_copy_engine_on_the_graphics_runlist_and_lone_ones() {
 #[test]
 pub fn engines_that_are_not_configured_are_in_no_table() {
     let engines = EngineSet::GRAPHICS | EngineSet::COPY0;
-    let mut driver = Driver::booted(crate::model::GspConfig { engines, ..config() });
+    let mut driver = Driver::booted(GspConfig { engines, ..config() });
 
     assert_eq!(internal(&mut driver, 0x2080_1112, 0xc8c).word(4), 2);
     assert_eq!(internal(&mut driver, 0x2080_0a5c, 0x814).word(0), 3);

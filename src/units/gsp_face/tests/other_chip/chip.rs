@@ -7,8 +7,8 @@ use crate::gsp_face::hal::{
     Timer, VramSize,
 };
 use gpuvmk_chip::register_index::RegisterIndex;
-use gpuvmk_chip::{Chip, Engine};
-use gpuvmk_gsp::hal::{GH100, GraphicsUnits, GspHal, Vectors};
+use gpuvmk_chip::{Chip, Engine, TextureClusters};
+use gpuvmk_gsp::hal::{GH100, GspHal, Vectors};
 use gpuvmk_mmio_trap::aperture::gmmu::Gmmu;
 
 pub mod regs {
@@ -153,7 +153,7 @@ static OTHER_GSP: GspHal = GspHal {
     non_wpr_heap: 2 << 20,
     display: None,
     cpu_sequencer: false,
-    graphics: GraphicsUnits { tpcs: &[1] },
+    graphics: TextureClusters::of(&[1]),
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall, memory: 0x20 },
     multiprocessor: GH100.multiprocessor,
     memory: GH100.memory,
