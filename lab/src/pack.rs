@@ -32,6 +32,9 @@ pub struct Manifest {
     pub series: String,
     /// The guests' kernel in full.
     pub kernel: String,
+    /// Version of NVIDIA's own driver in the guests; none: they have nouveau.
+    #[serde(default)]
+    pub nvidia: Option<String>,
 }
 
 /// An unpacked pack.
@@ -125,6 +128,7 @@ mod tests {
             qemu: "11.1".into(),
             series: "7.2".into(),
             kernel: "7.2.12+deb13-amd64".into(),
+            nvidia: None,
         };
         fs::write(pack.manifest_file(), serde_json::to_string(&manifest).unwrap()).unwrap();
 

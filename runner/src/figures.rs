@@ -291,6 +291,7 @@ mod tests {
                 cpus: 1,
                 memory_mib: 512,
                 vram_mib: 256,
+                kernel_words: &[],
             },
             verdict: Verdict { problems: Vec::new(), results: results.collect() },
             kernel: None,

@@ -6,6 +6,7 @@
 //! package manager or a compiler, and nothing is left running: every process ends with the one that started
 //! it.
 
+mod cuda;
 mod figures;
 mod native;
 mod options;

@@ -30,6 +30,9 @@ pub struct Options {
     /// Only Vulkan: Mesa's NVK in one and two guests
     #[arg(long)]
     pub vulkan: bool,
+    /// Only CUDA: NVIDIA's own driver in one, two and four guests, in a pack that was made with --cuda
+    #[arg(long, conflicts_with_all = ["vulkan", "quick"])]
+    pub cuda: bool,
     /// Where logs and the result go
     #[arg(long, value_name = "DIR", default_value = "gpuvmk-logs")]
     pub logs: PathBuf,
@@ -71,6 +74,11 @@ impl Options {
         );
         ensure!(self.memory >= 256, "{} MiB are too little for a guest: give at least 256", self.memory);
         Ok(())
+    }
+
+    /// Steps of their own, without native figures, and none after one that failed.
+    pub fn is_special(&self) -> bool {
+        self.vulkan || self.cuda
     }
 
     /// How long everything may take.

@@ -214,18 +214,19 @@ fn machine(
         accelerator: bench.accelerator,
         programs: guest.programs.clone(),
         nouveau_options: Vec::new(),
-        // The guest's own limit is for programs that end by themselves.
-        kernel_words: if step.ordered {
-            vec![format!("gpuvmk.limit={}", step.limit.as_secs())]
-        } else {
-            Vec::new()
-        },
+        kernel_words: kernel_words(step, guest),
         reboots: 0,
         timeout: step.limit,
         takes_orders: step.ordered,
         monitor: None,
     };
     Machine::start(&bench.qemu, spec)
+}
+
+/// Words for a guest's kernel. Its own limit is for programs that end by themselves.
+fn kernel_words(step: &Step, guest: &Guest) -> Vec<String> {
+    let limit = step.ordered.then(|| format!("gpuvmk.limit={}", step.limit.as_secs()));
+    guest.kernel_words.iter().map(|word| (*word).to_owned()).chain(limit).collect()
 }
 
 /// A field of the first event called `name`.

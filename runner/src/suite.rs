@@ -7,7 +7,7 @@ use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::rig::Backend;
 
 use crate::options::Options;
-use crate::vulkan;
+use crate::{cuda, vulkan};
 
 /// Submissions of the two guests whose difference tells what one costs.
 pub const FEW_SUBMISSIONS: u32 = 100;
@@ -41,6 +41,8 @@ pub struct Guest {
     pub memory_mib: u32,
     /// Its vGPU's memory.
     pub vram_mib: u32,
+    /// Words for its kernel.
+    pub kernel_words: &'static [&'static str],
 }
 
 /// Guests that want the GPU all the time where policies are compared, and what each copies at a time: on a
@@ -68,6 +70,9 @@ pub struct Step {
 pub fn steps(options: &Options) -> Vec<Step> {
     if options.vulkan {
         return vulkan::steps(options);
+    }
+    if options.cuda {
+        return cuda::steps(options);
     }
     let suite = suite(options);
     let mut steps = Vec::new();
@@ -182,6 +187,7 @@ fn guest(options: &Options, name: &str, programs: &[&str]) -> Guest {
         cpus: 1,
         memory_mib: options.memory,
         vram_mib: options.vram,
+        kernel_words: &[],
     }
 }
 

@@ -62,6 +62,7 @@ fn guest(options: &Options, name: &str, call: &str, vram_mib: u32) -> Guest {
         cpus: 1,
         memory_mib: options.memory.max(LEAST_MEMORY_MIB),
         vram_mib,
+        kernel_words: &[],
     }
 }
 

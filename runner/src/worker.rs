@@ -16,7 +16,7 @@ use crate::native::Native;
 use crate::options::Options;
 use crate::record::Record;
 use crate::step::{self, Bench, StepResult};
-use crate::{suite, supervisor, vulkan};
+use crate::{cuda, suite, supervisor, vulkan};
 
 /// Runs everything; what comes of it is in the logs' folder. `Ok(false)` if something failed.
 pub fn run(options: &Options, work: &Path) -> Result<bool> {
@@ -41,6 +41,7 @@ impl Worker<'_> {
     }
 
     fn everything(&mut self, pack: &Pack) -> Result<()> {
+        cuda::check(self.options, &pack.manifest()?)?;
         let bench = Bench {
             options: self.options,
             qemu: pack.qemu()?,
@@ -61,7 +62,7 @@ impl Worker<'_> {
         } else {
             self.record.set("gpu", format!("software {}", self.options.chip));
         }
-        if hardware && !self.options.quick && !self.options.vulkan {
+        if hardware && !self.options.quick && !self.options.is_special() {
             self.machine_code(&native, pack);
             self.keep()?;
         }
@@ -83,20 +84,20 @@ impl Worker<'_> {
                 benched += self.bench(&native, "after", &mut figures);
             }
             self.note(&result, &mut figures);
-            if self.options.vulkan && !result.problems.is_empty() {
+            if self.options.is_special() && !result.problems.is_empty() {
                 self.skip(steps.map(|step| step.name));
                 return self.keep();
             }
             self.keep()?;
         }
-        if hardware && benched == 0 && !self.options.quick && !self.options.vulkan {
+        if hardware && benched == 0 && !self.options.quick && !self.options.is_special() {
             self.record.problem("no native figures to compare with".into());
         }
         Ok(())
     }
 
-    /// Notes steps that are not run. Guests' shaders may provoke faults on a GPU that has other users, so
-    /// that nothing of Vulkan is run after a failure.
+    /// Notes steps that are not run. Guests' shaders and kernels may provoke faults on a GPU that has other
+    /// users, so that nothing of Vulkan or CUDA is run after a failure.
     fn skip(&mut self, names: impl Iterator<Item = String>) {
         let names: Vec<String> = names.collect();
         if !names.is_empty() {

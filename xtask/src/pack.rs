@@ -17,7 +17,7 @@ use gpuvmk_lab::nvk::mesa::Mesa;
 use gpuvmk_lab::pack::{self, Manifest, Pack};
 use gpuvmk_lab::qemu::{self, Qemu};
 use gpuvmk_lab::static_build::StaticBuild;
-use gpuvmk_lab::{guest_build, initramfs, nvk};
+use gpuvmk_lab::{guest_build, initramfs, nvidia, nvk};
 
 /// What a pack may weigh: it must travel to machines that take little.
 const LIMIT: u64 = 60 << 20;
@@ -60,6 +60,9 @@ pub struct Arguments {
     /// The guests' kernel
     #[arg(long, default_value = "7.2")]
     kernel: KernelSeries,
+    /// For CUDA instead: guests with NVIDIA's own driver, which is fetched from Debian's archive for it
+    #[arg(long, conflicts_with = "kernel")]
+    cuda: bool,
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
@@ -71,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let cache = Cache::open()?;
     let staging = cache.path("pack.partial");
     remove(&staging)?;
-    let made = stage(&cache, arguments.kernel, &Pack::at(&staging)).and_then(|manifest| {
+    let made = stage(&cache, arguments, &Pack::at(&staging)).and_then(|manifest| {
         eprintln!("compressing");
         let payload = archive::pack(&staging, &out.join(pack::PAYLOAD))?;
         Ok((manifest, payload))
@@ -107,8 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Lays everything out that is to be compressed.
-fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
-    let kernel = GuestKernel::obtain(cache, series)?;
+fn stage(cache: &Cache, arguments: &Arguments, pack: &Pack) -> Result<Manifest> {
     let qemu = Qemu::fetch(cache)?;
     let qemu_root = qemu::fetched(cache)?;
     eprintln!("building the guest programs, gpuvmk and the runner");
@@ -116,17 +118,12 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
     let gpuvmk = GPUVMK.obtain(cache)?;
     install(&gpuvmk, &pack.gpuvmk())?;
     install(&GPU_BENCH.obtain(cache)?, &pack.gpu_bench())?;
+    let kernel = if arguments.cuda {
+        nvidia_guests(cache, &init, &gpuvmk, pack)?
+    } else {
+        nouveau_guests(cache, arguments.kernel, &init, &gpuvmk, pack)?
+    };
     install(&kernel.image, &pack.kernel_image())?;
-    install(&SASS.obtain(cache)?, &pack.sass())?;
-    for file in RECORDINGS {
-        let path = source_tree().join("tests/sass").join(file);
-        let name = path.file_name().context("A recording has no name")?;
-        install(&path, &pack.recordings().join(name))?;
-    }
-    let firmware = Firmware::for_kernel(series);
-    let files = firmware.files(cache, &gpuvmk, series)?;
-    install(&initramfs::obtain(cache, &kernel, &init, &files, &firmware.label())?, &pack.initramfs())?;
-    install(&nvk::obtain(cache, Mesa::beside(series))?, &pack.vulkan())?;
     for file in qemu::needed_files(&qemu_root)? {
         install(&qemu_root.join(&file), &pack.qemu_folder().join(&file))?;
     }
@@ -135,12 +132,43 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
         gpuvmk: env!("CARGO_PKG_VERSION").to_owned(),
         commit: commit(),
         qemu: qemu.version.to_string(),
-        series: series.name().to_owned(),
+        series: kernel.series.name().to_owned(),
         kernel: kernel.release,
+        nvidia: arguments.cuda.then(|| nvidia::VERSION.to_owned()),
     };
     fs::write(pack.manifest_file(), serde_json::to_string_pretty(&manifest)?)
         .context("Cannot write the manifest")?;
     Ok(manifest)
+}
+
+/// Guests with nouveau and Mesa's NVK, and recorded machine code.
+fn nouveau_guests(
+    cache: &Cache,
+    series: KernelSeries,
+    init: &Path,
+    gpuvmk: &Path,
+    pack: &Pack,
+) -> Result<GuestKernel> {
+    let kernel = GuestKernel::obtain(cache, series)?;
+    install(&SASS.obtain(cache)?, &pack.sass())?;
+    for file in RECORDINGS {
+        let path = source_tree().join("tests/sass").join(file);
+        let name = path.file_name().context("A recording has no name")?;
+        install(&path, &pack.recordings().join(name))?;
+    }
+    let firmware = Firmware::for_kernel(series);
+    let files = firmware.files(cache, gpuvmk, series)?;
+    install(&initramfs::obtain(cache, &kernel, init, &files, &firmware.label())?, &pack.initramfs())?;
+    install(&nvk::obtain(cache, Mesa::beside(series))?, &pack.vulkan())?;
+    Ok(kernel)
+}
+
+/// Guests with NVIDIA's own driver. Such a pack has parts of NVIDIA's: it is for who made it.
+fn nvidia_guests(cache: &Cache, init: &Path, gpuvmk: &Path, pack: &Pack) -> Result<GuestKernel> {
+    let files = Firmware::NvidiaDriver.files(cache, gpuvmk, nvidia::SERIES)?;
+    let (kernel, image) = nvidia::obtain(cache, init, &files)?;
+    install(&image, &pack.initramfs())?;
+    Ok(kernel)
 }
 
 /// Copies a file (not a link to it); returns its size.

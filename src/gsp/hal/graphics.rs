@@ -1,5 +1,5 @@
-//! What graphics engines of whole chips have. Cards have some clusters switched off, each card others; one that
-//! is behind a vGPU says what it has.
+//! What graphics engines of whole chips have. Cards have some clusters switched off, each card others; one
+//! that is behind a vGPU says what it has.
 //!
 //! Where the numbers are from (a texture cluster has two multiprocessors, which is what cards are sold by):
 //!

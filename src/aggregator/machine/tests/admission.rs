@@ -40,7 +40,7 @@ fn only_wishes_that_can_come_true_are_worth_waiting() {
         (Hello { vram: 257 * MIB, ..hello("b") }, Wait::No),
         (Hello { channels: 17, ..hello("b") }, Wait::No),
         (hello("no/name"), Wait::No),
-        (Hello { version: 9, ..hello("b") }, Wait::No),
+        (Hello { version: PROTOCOL_VERSION + 1, ..hello("b") }, Wait::No),
     ];
 
     for (wish, wait) in cases {

@@ -1,0 +1,96 @@
+//! CUDA in guests with NVIDIA's own driver: steps of their own, run by `--cuda` alone, of a pack that was
+//! made for it.
+//!
+//! No step is run after one that failed: what provoked a fault would provoke it again, on a GPU that may have
+//! other users. The check that provokes one on purpose is for the software GPU.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use gpuvmk_lab::nvidia;
+use gpuvmk_lab::pack::Manifest;
+
+use crate::options::Options;
+use crate::suite::{Guest, Step};
+
+/// What each guest runs: `nvidia-smi`, and all checks of our CUDA program that are not named apart.
+const PROGRAMS: &[&str] = &["smi", "cuda"];
+
+/// The steps: 1, 2 and 4 guests at once, up to the number that is wanted.
+pub fn steps(options: &Options) -> Vec<Step> {
+    let counts = [1, 2, 4].into_iter().filter(|count| *count <= options.guests);
+    counts
+        .map(|count| Step {
+            name: format!("cuda-{count}"),
+            guests: (1..=count).map(|number| guest(&format!("cuda{number}"))).collect(),
+            limit: Duration::from_secs(240),
+            ordered: false,
+        })
+        .collect()
+}
+
+/// Whether this pack has what is asked for.
+///
+/// # Errors
+/// It has other guests.
+pub fn check(options: &Options, manifest: &Manifest) -> Result<()> {
+    ensure!(
+        manifest.nvidia.is_some() || !options.cuda,
+        "This pack's guests have nouveau: make another one with 'cargo xtask pack --cuda' for --cuda"
+    );
+    ensure!(
+        manifest.nvidia.is_none() || options.cuda,
+        "This pack's guests have NVIDIA's driver alone: give --cuda"
+    );
+    Ok(())
+}
+
+fn guest(name: &str) -> Guest {
+    Guest {
+        name: name.to_owned(),
+        programs: PROGRAMS.iter().map(|program| (*program).to_owned()).collect(),
+        cpus: 2,
+        memory_mib: nvidia::MEMORY_MIB,
+        vram_mib: nvidia::VRAM_MIB,
+        kernel_words: nvidia::KERNEL_WORDS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn options(words: &[&str]) -> Options {
+        Options::parse_from(std::iter::once(&"run.sh").chain(words))
+    }
+
+    fn manifest(nvidia: Option<&str>) -> Manifest {
+        let text = |text: &str| text.to_owned();
+        Manifest {
+            gpuvmk: text("0.1.0"),
+            commit: None,
+            qemu: text("11.1"),
+            series: text("6.12"),
+            kernel: text("6.12.95"),
+            nvidia: nvidia.map(text),
+        }
+    }
+
+    #[test]
+    fn no_fault_is_provoked_and_guests_are_as_many_as_wanted() {
+        let counts: Vec<_> =
+            steps(&options(&["--cuda", "--guests", "2"])).iter().map(|s| s.guests.len()).collect();
+        assert_eq!(counts, [1, 2]);
+        assert!(!PROGRAMS.iter().any(|program| program.contains("fault")));
+    }
+
+    #[test]
+    fn pack_of_the_other_kind_is_refused() {
+        let told =
+            |words: &[&str], nvidia| check(&options(words), &manifest(nvidia)).map_err(|e| e.to_string());
+        assert!(told(&["--cuda"], None).unwrap_err().contains("pack --cuda"));
+        assert!(told(&[], Some("550.163.01")).unwrap_err().contains("give --cuda"));
+        assert_eq!((told(&[], None), told(&["--cuda"], Some("550.163.01"))), (Ok(()), Ok(())));
+    }
+}
