@@ -3,14 +3,17 @@
 //! What lies where was seen in files of nvcc 13: the version in the header's flags, code in `.text.KERNEL`,
 //! constants in `.nv.constantN`, and what a launch has to know as attributes in `.nv.info`.
 
+mod banks;
 mod variables;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use banks::Placed;
+
 use gpuvmk_isa::Arch;
 use object::read::elf::{ElfFile64, FileHeader as _};
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SectionFlags};
 use variables::Variables;
 
 /// The ELF machine of NVIDIA's GPUs.
@@ -27,10 +30,16 @@ mod attribute {
     pub const LEAST_STACK: u8 = 0x12;
     pub const PARAMETER: u8 = 0x17;
     pub const REGISTERS: u8 = 0x2f;
+    pub const BARRIERS: u8 = 0x4c;
 }
 
-/// The form of an attribute whose value has its own length.
+/// The form of an attribute whose value is a byte, and of one whose value has its own length.
+const BYTE: u8 = 2;
 const SIZED: u8 = 4;
+
+/// Where older files have the barriers of a kernel: in its section's flags.
+const BARRIERS_SHIFT: u32 = 20;
+const BARRIERS_MASK: u64 = 0x7f;
 
 /// Why a file is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +91,8 @@ pub struct Kernel {
     pub shared: u32,
     /// Bytes of a thread's stack.
     pub stack: u32,
+    /// Barriers of a block.
+    pub barriers: u8,
     /// Where parameters begin in constant bank 0.
     pub parameters_at: u16,
     /// Parameters, in their order.
@@ -129,12 +140,15 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Attributes of a section, those with a value of their own length.
+/// Attributes of a section, those whose value is a byte or has a length of its own.
 fn attributes(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut found = Vec::new();
     while let [form, attribute, low, high, rest @ ..] = bytes {
         let size = usize::from(u16::from_le_bytes([*low, *high]));
         if *form != SIZED {
+            if *form == BYTE {
+                found.push((*attribute, std::slice::from_ref(low)));
+            }
             bytes = rest;
             continue;
         }
@@ -158,17 +172,16 @@ impl Cubin {
             return Err(CubinError::Machine(machine));
         }
         let flags = header.e_flags(endian);
-        let number = if header.e_ident().os_abi == NEW_ABI { flags >> 8 & 0xff } else { flags & 0xff };
+        let is_new = header.e_ident().os_abi == NEW_ABI;
+        let number = if is_new { flags >> 8 & 0xff } else { flags & 0xff };
         let arch = u16::try_from(number).ok().and_then(Arch::from_number);
         let arch = arch.ok_or(CubinError::Version(number))?;
         let mut kernels: Vec<Kernel> = Vec::new();
         for section in file.sections() {
             if let Some(name) = section.name()?.strip_prefix(".text.") {
-                kernels.push(Kernel {
-                    name: name.to_owned(),
-                    code: section.data()?.to_vec(),
-                    ..Kernel::default()
-                });
+                let (name, code) = (name.to_owned(), section.data()?.to_vec());
+                let barriers = if is_new { 0 } else { barriers_of(section.flags()) };
+                kernels.push(Kernel { name, code, barriers, ..Kernel::default() });
             }
         }
         let variables = Variables::of(&file)?;
@@ -231,6 +244,12 @@ impl Cubin {
     }
 }
 
+/// What an older file says of a kernel's barriers.
+fn barriers_of(flags: SectionFlags) -> u8 {
+    let SectionFlags::Elf { sh_flags } = flags else { return 0 };
+    u8::try_from(sh_flags >> BARRIERS_SHIFT & BARRIERS_MASK).unwrap_or(0)
+}
+
 /// `.nv.info`: of each symbol its registers and its stack.
 fn about_all(bytes: &[u8], names: &HashMap<usize, &str>, kernels: &mut [Kernel]) {
     for (attribute, value) in attributes(bytes) {
@@ -251,6 +270,7 @@ fn about_all(bytes: &[u8], names: &HashMap<usize, &str>, kernels: &mut [Kernel])
 fn about_one(bytes: &[u8], kernel: &mut Kernel) {
     for (attribute, value) in attributes(bytes) {
         match attribute {
+            attribute::BARRIERS => kernel.barriers = value.first().copied().unwrap_or(0),
             attribute::PARAMETER_BANK => kernel.parameters_at = half(value, 4).unwrap_or(0),
             attribute::PARAMETER => {
                 if let (Some(offset), Some(size)) = (half(value, 6), word(value, 8)) {
@@ -276,7 +296,7 @@ mod tests {
         assert_eq!(names, ["empty", "product", "mixed"]);
         let product = cubin.kernel("product").unwrap();
         assert_eq!((product.registers, product.shared, product.stack), (54, 9216, 0));
-        assert_eq!(product.parameters_at, 0x210);
+        assert_eq!((product.parameters_at, product.barriers), (0x210, 1));
         let sizes: Vec<_> = product.parameters.iter().map(|one| (one.offset, one.size)).collect();
         assert_eq!(sizes, [(0, 8), (8, 8), (16, 8), (24, 4)]);
         assert_eq!(product.code.len(), 6528);

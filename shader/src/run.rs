@@ -14,7 +14,7 @@ use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Observer, Progress, Starte
 use crate::argument::Argument;
 use crate::memory::{Areas, words_of};
 use checks::Checks;
-use gpuvmk_shader::cubin::Kernel;
+use gpuvmk_shader::cubin::{Kernel, Placed};
 use trace::Trace;
 
 /// Where generic addresses of shared and of local memory begin.
@@ -23,21 +23,6 @@ const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
 
 /// CTAs that have local memory at a time.
 const CTAS_WITH_STACK: u64 = 64;
-
-/// Where constant bank 0 has the sizes of block and grid, and the top of the stack.
-const BLOCK_AT: usize = 0x00;
-const GRID_AT: usize = 0x0c;
-const STACK_AT: usize = 0x28;
-
-/// Where it has the address of the window of local memory.
-const LOCAL_AT: usize = 0x20;
-
-/// Least bytes of a thread's stack: a kernel with recursion does not say how much it needs. CUDA gives as
-/// much, unless a program asks for more.
-const LEAST_STACK: u32 = 1024;
-
-/// Local memory ends here: stacks grow from it.
-const STACK_TOP: u32 = 1 << 24;
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,14 +47,6 @@ fn executed(arch: Arch) -> bool {
     matches!(arch, Arch::Sm75 | Arch::Sm80 | Arch::Sm86 | Arch::Sm89 | Arch::Sm90)
 }
 
-fn put(bank: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    let end = at + bytes.len();
-    if bank.len() < end {
-        bank.resize(end, 0);
-    }
-    bank[at..end].copy_from_slice(bytes);
-}
-
 fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared> {
     ensure!(
         executed(arch),
@@ -86,21 +63,10 @@ fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared
     );
     let mut areas = Areas::default();
     let code = areas.add_code(&kernel.code);
-    let mut banks = kernel.constants.clone();
-    if !banks.iter().any(|(number, _)| *number == 0) {
-        banks.push((0, Vec::new()));
-    }
-    if !kernel.variables.is_empty() {
-        let variables = areas.add(&words_of(&kernel.variables), true);
-        for link in &kernel.links {
-            let address = variables.wrapping_add(link.to);
-            for (_, bank) in banks.iter_mut().filter(|(number, _)| *number == link.bank) {
-                put(bank, link.at, &address.to_le_bytes());
-            }
-        }
-    }
+    let variables =
+        if kernel.variables.is_empty() { 0 } else { areas.add(&words_of(&kernel.variables), true) };
     let mut outputs = Vec::new();
-    let mut parameters = Vec::new();
+    let mut arguments = Vec::new();
     for ((number, argument), parameter) in (1..).zip(&options.arg).zip(&kernel.parameters) {
         let bytes = match argument.parse::<Argument>().map_err(anyhow::Error::msg)? {
             Argument::Value(bytes) => bytes,
@@ -115,29 +81,20 @@ fn prepare(arch: Arch, kernel: &Kernel, options: &RunOptions) -> Result<Prepared
         if bytes.len() != size {
             bail!("argument {number} has {} bytes, the kernel takes {size}", bytes.len());
         }
-        put(&mut parameters, parameter.offset.into(), &bytes);
+        arguments.push((parameter.offset, bytes));
     }
     let threads = options.block.iter().map(|size| u64::from(*size)).product::<u64>();
-    let stack = kernel.stack.max(LEAST_STACK).next_multiple_of(16);
+    let stack = kernel.stack_room();
     let ctas = options.grid.iter().fold(1_u64, |ctas, size| ctas.saturating_mul((*size).into()));
     let local = u64::from(stack) * threads.next_multiple_of(32) * ctas.min(CTAS_WITH_STACK);
     ensure!(local <= 1 << 30, "{} needs {local} bytes of stack, 1 GiB at most is given", kernel.name);
     let words = usize::try_from(local / 4).unwrap_or(0);
     let base = areas.add(&vec![0; words], false);
-    for (number, bank) in &mut banks {
-        if *number == 0 {
-            for (axis, (block, grid)) in options.block.iter().zip(&options.grid).enumerate() {
-                put(bank, BLOCK_AT + 4 * axis, &block.to_le_bytes());
-                put(bank, GRID_AT + 4 * axis, &grid.to_le_bytes());
-            }
-            put(bank, LOCAL_AT, &LOCAL_WINDOW.to_le_bytes());
-            put(bank, STACK_AT, &STACK_TOP.to_le_bytes());
-            put(bank, kernel.parameters_at.into(), &parameters);
-        }
-    }
+    let (grid, block) = (options.grid, options.block);
+    let placed = Placed { grid, block, variables, local_window: LOCAL_WINDOW, arguments: &arguments };
     let mut constants = Constants::default();
-    for (number, bank) in &banks {
-        constants.set(*number, words_of(bank));
+    for (number, bank) in kernel.banks(&placed) {
+        constants.set(number, words_of(&bank));
     }
     let launch = Launch {
         arch,

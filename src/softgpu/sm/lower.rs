@@ -1,5 +1,6 @@
 //! Decoded instructions to [`Op`]s of one launch: registers become rows, constants become immediates.
 
+mod control;
 mod detail;
 mod formats;
 mod phases;
@@ -141,6 +142,11 @@ impl Lower<'_> {
         let mask = match op.opcode {
             Opcode::P2r | Opcode::R2p => instruction.operand(Role::Table),
             Opcode::BmovFromReg => instruction.operand(Role::Data),
+            // Without a mask all lanes are meant.
+            Opcode::Bra if control::is_divergent(instruction) && instruction.operand(Role::A).is_none() => {
+                op.a.negate = true;
+                None
+            }
             Opcode::Warpsync => {
                 let held = instruction.operand(Role::A).or_else(|| instruction.operand(Role::Table));
                 Some(held.unwrap_or(Operand::Imm(u32::MAX)))

@@ -267,6 +267,13 @@ pub enum Detail {
     Target(i64),
     /// A convergence barrier, and where it ends.
     Barrier(u8),
+    /// A convergence barrier that is cleared when it was read.
+    TakenBarrier(u8),
+    /// Where all lanes go if one wants to (BRA.ANY).
+    AnyLane(i64),
+    /// Where all lanes go if one wants to, and one of a mask, which is the first operand, does not want to
+    /// with them (BRA.DIV).
+    Divergent(i64),
     /// Another word of a warp's state, by its number.
     WarpWord(u8),
     /// SHFL.

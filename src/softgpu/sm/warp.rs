@@ -2,9 +2,9 @@
 
 mod words;
 
-use gpuvmk_isa::warp_state::{MACTIVE, MEXITED};
+use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK, THREAD_STATE_LAST};
 
-use self::words::Words;
+use self::words::{GATHERS, RUNS, Words, YIELDED, stack, waits_at};
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend};
 
@@ -53,6 +53,8 @@ pub(crate) struct Warp {
     pub group: Group,
     ready: Vec<Group>,
     parked: Vec<(Group, Wait)>,
+    /// Lanes that could go on, and have let others run.
+    yielded: u32,
     barriers: [u32; BARRIERS],
     /// Lanes that have not ended.
     pub live: u32,
@@ -78,6 +80,7 @@ impl Warp {
         self.group = Group { pc: entry, mask: lanes };
         self.ready.clear();
         self.parked.clear();
+        self.yielded = 0;
         self.barriers = [0; BARRIERS];
         self.live = lanes;
         self.count = 0;
@@ -188,8 +191,32 @@ impl Warp {
         match word {
             MACTIVE => Some(self.group.mask),
             MEXITED => Some(!self.counted()),
-            _ => self.words.kept(word).copied(),
+            FIRST..=THREAD_STATE_LAST => Some(self.states(word - FIRST)),
+            OPT_STACK => {
+                let groups = self.ready.iter().filter(|group| group.mask & self.yielded == 0);
+                Some(stack(groups.map(|group| group.mask)))
+            }
+            _ => None,
         }
+    }
+
+    /// A bit of each lane's state.
+    fn states(&self, bit: u8) -> u32 {
+        let run = self.ready.iter().map(|group| {
+            let state = if group.mask & self.yielded == 0 { RUNS } else { YIELDED };
+            (group.mask, state)
+        });
+        let waits = self.parked.iter().map(|(group, wait)| {
+            let state = match wait {
+                Wait::Convergence(barrier) => waits_at(*barrier),
+                Wait::Lanes(_) => GATHERS,
+                Wait::Cta(_) => RUNS,
+            };
+            (group.mask, state)
+        });
+        let has = |(lanes, state): (u32, u8)| if state >> bit & 1 == 1 { lanes } else { 0 };
+        let runs = std::iter::once((self.group.mask, RUNS)).chain(run);
+        runs.chain(waits).map(has).fold(0, |all, lanes| all | lanes)
     }
 
     /// Writes a word. False if this is not known to have a meaning: lanes that begin to run, or end, or come
@@ -205,12 +232,15 @@ impl Warp {
                 }
                 stays
             }
-            _ => self.words.kept(word).map(|kept| *kept = value).is_some(),
+            // What lanes do is not changed by their states: they are put back as they were read.
+            FIRST..=THREAD_STATE_LAST | OPT_STACK => true,
+            _ => false,
         }
     }
 
     /// Splits `mask` off the running group: it goes on at `pc`, the others wait for their turn where they
     /// are.
+    #[cfg(test)]
     pub fn branch(&mut self, pc: u64, mask: u32) {
         let rest = self.group.mask & !mask;
         if rest != 0 {
@@ -261,6 +291,7 @@ impl Warp {
             }
         }
         .unwrap_or(Group { pc: 0, mask: 0 });
+        self.yielded &= !self.group.mask;
     }
 
     /// Lets the group that waited longest run. The others get their turns, too.
@@ -270,8 +301,10 @@ impl Warp {
             let oldest = self.ready.remove(oldest);
             if self.group.mask != 0 {
                 self.ready.push(self.group);
+                self.yielded |= self.group.mask;
             }
             self.group = oldest;
+            self.yielded &= !oldest.mask;
         }
     }
 
@@ -336,6 +369,9 @@ impl Warp {
             }
             false
         });
+        if let Wait::Convergence(barrier) = wait {
+            *self.barrier(barrier) = 0;
+        }
         self.ready.append(&mut groups);
     }
 

@@ -3,7 +3,7 @@
 //! Each reads 65536 words and stores as many: `kernel(u32 *out, const u32 *in, u32 n)`.
 
 use gpuvmk_isa::Arch;
-use gpuvmk_shader::cubin::{Cubin, CubinError, Kernel};
+use gpuvmk_shader::cubin::{Cubin, CubinError, Kernel, Placed};
 
 use crate::random::Random;
 use crate::recorded::sum;
@@ -20,13 +20,10 @@ pub const PART: usize = 4096;
 const GRID: u32 = 4;
 const BLOCK: u32 = 128;
 
-/// Where constant bank 0 has the sizes of block and grid, and the top of the stack.
-const BLOCK_AT: usize = 0x00;
-const GRID_AT: usize = 0x0c;
-const STACK_AT: usize = 0x28;
-
-/// Bytes of a stack: those of kernels with recursion are not told.
-const STACK: u32 = 0x200;
+/// Most bytes of a thread's stack.
+pub const STACK: u32 = 0x400;
+/// Most bytes of variables.
+pub const VARIABLES: usize = 1 << 20;
 
 /// A kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +34,15 @@ pub struct Compiled {
     kernel: Kernel,
 }
 
-/// The kernels of a cubin that need nothing of a linker, and no variables.
+/// The kernels of a cubin that need nothing of a linker, nor more than there is room for.
 ///
 /// # Errors
 /// It is no cubin that is known.
 pub fn of_cubin(bytes: &[u8]) -> Result<Vec<Compiled>, CubinError> {
     let Cubin { arch, kernels } = Cubin::read(bytes)?;
-    let plain = |kernel: &Kernel| !kernel.has_relocations && kernel.links.is_empty() && kernel.stack <= STACK;
+    let plain = |kernel: &Kernel| {
+        !kernel.has_relocations && kernel.stack_room() <= STACK && kernel.variables.len() <= VARIABLES
+    };
     let kernels = kernels.into_iter().filter(plain);
     Ok(kernels.map(|kernel| Compiled { name: kernel.name.clone(), arch, kernel }).collect())
 }
@@ -62,47 +61,33 @@ pub fn line(name: &str, stored: &[u32]) -> String {
     format!("{name}\t{}\n", sums.join("\t"))
 }
 
-fn put(bank: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    let end = at + bytes.len();
-    if bank.len() < end {
-        bank.resize(end, 0);
-    }
-    bank[at..end].copy_from_slice(bytes);
-}
-
 impl Launched for Compiled {
     fn task(&self, places: &Places) -> Task {
         let kernel = &self.kernel;
-        let mut banks: Vec<(u16, Vec<u8>)> = kernel
-            .constants
-            .iter()
-            .map(|(number, bytes)| (u16::try_from(*number).unwrap_or(u16::MAX), bytes.clone()))
-            .collect();
-        if !banks.iter().any(|(number, _)| *number == 0) {
-            banks.push((0, Vec::new()));
-        }
-        let count = u32::try_from(WORDS).unwrap_or(u32::MAX);
-        let parameters =
-            [&places.outputs.to_le_bytes()[..], &places.inputs.to_le_bytes(), &count.to_le_bytes()].concat();
-        for (_, bank) in banks.iter_mut().filter(|(number, _)| *number == 0) {
-            put(bank, BLOCK_AT, &[BLOCK, 1, 1].map(u32::to_le_bytes).concat());
-            put(bank, GRID_AT, &[GRID, 1, 1].map(u32::to_le_bytes).concat());
-            put(bank, STACK_AT, &STACK.to_le_bytes());
-            put(bank, kernel.parameters_at.into(), &parameters);
-        }
+        let count = u32::try_from(WORDS).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+        let addresses = [places.outputs, places.inputs].map(|address| address.to_le_bytes().to_vec());
+        let values = addresses.into_iter().chain([count]);
+        let arguments: Vec<_> = kernel.parameters.iter().map(|one| one.offset).zip(values).collect();
+        let (grid, block) = ([GRID, 1, 1], [BLOCK, 1, 1]);
+        let (variables, local_window) = (places.variables, places.local_window);
+        let placed = Placed { grid, block, variables, local_window, arguments: &arguments };
+        let banks = kernel.banks(&placed).into_iter();
+        let banks = banks.map(|(number, bank)| (u16::try_from(number).unwrap_or(u16::MAX), bank)).collect();
         Task {
             arch: self.arch,
             code: kernel.code.clone(),
             registers: kernel.registers,
             shared: kernel.shared,
-            barriers: 1,
-            local: STACK,
-            local_high: 0,
+            barriers: kernel.barriers,
+            local: 0,
+            local_high: kernel.stack_room(),
             grid: GRID,
             block: BLOCK,
             banks,
+            variables: kernel.variables.to_vec(),
             inputs: input(),
             stored: WORDS,
+            filled: 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use gpuvmk_isa::{Arch, Control, Word};
 
 use crate::instance::{Instance, READ, RESULT, RESULT_PREDICATE, UNIFORM, UNIFORM_RESULT, by_scoreboard};
 use crate::random::Random;
-use crate::task::{Launched, Task};
+use crate::task::{FILLED, Launched, Task};
 use crate::template as t;
 use crate::windows::{self, Places};
 
@@ -223,8 +223,10 @@ impl Launched for Program {
             grid: self.threads.div_ceil(BLOCK),
             block: self.threads.min(BLOCK),
             banks: vec![(0, self.constants(places))],
+            variables: Vec::new(),
             inputs: self.inputs(),
             stored: self.stored(),
+            filled: FILLED,
         }
     }
 }

@@ -8,6 +8,7 @@ mod assembler;
 mod barriers;
 mod control;
 mod memory;
+mod orders;
 mod places;
 mod recording;
 mod states;
@@ -16,14 +17,14 @@ mod wary;
 use gpuvmk_isa::{Arch, Operand, Word};
 
 use crate::program::{CONSTANTS, PARAMETERS};
-use crate::task::{Launched, Task};
+use crate::task::{FILLED, Launched, Task};
 use crate::windows::Places;
 use assembler::{Assembler, with_target};
 
 pub use recording::{Difference, OfShape, Recording, record, table, unexpected};
 
 /// The GPU and driver of which `tests/shapes.tsv.gz` has what it gave; none while nothing was recorded.
-pub const RECORDED_ON: Option<&str> = None;
+pub const RECORDED_ON: Option<&str> = Some("NVIDIA H200, driver 580.159.04");
 
 /// Threads of a block: the second warp has sixteen.
 const BLOCK: u32 = 48;
@@ -86,6 +87,17 @@ const SHAPES: &[Made] = &[
     ("places_table_of_warp", places::table_of_warp),
     ("places_divergent", places::divergent),
     ("places_any", places::any),
+    ("orders_branch", orders::branch),
+    ("orders_nested", orders::nested),
+    ("orders_in_a_row", orders::in_a_row),
+    ("orders_places", orders::places),
+    ("orders_guarded", orders::guarded),
+    ("orders_yields", orders::yields),
+    ("orders_turns", orders::turns),
+    ("orders_waiting", orders::waiting),
+    ("orders_gathering", orders::gathering),
+    ("orders_ending", orders::ending),
+    ("orders_divergent", orders::divergent),
     ("local_negative", memory::negative),
     ("words_lanes_written", states::lanes_written),
 ];
@@ -170,8 +182,10 @@ impl Launched for Shape {
             grid: GRID,
             block: BLOCK,
             banks: vec![(0, self.constants(places))],
+            variables: Vec::new(),
             inputs: vec![0; 16],
             stored: self.slots.len() * THREADS as usize,
+            filled: FILLED,
         }
     }
 }

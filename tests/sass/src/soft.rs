@@ -18,11 +18,13 @@ const IN: u64 = 0x100_0000;
 const OUT: u64 = 0x200_0000;
 const WINDOWS: u64 = 0x1_0000_0000;
 const LOCAL: u64 = 0x2_0000_0000;
+const VARIABLES: u64 = 0x3_0000_0000;
 const PLACES: Places = Places {
     code: CODE,
     inputs: IN,
     outputs: OUT,
     windows: WINDOWS,
+    variables: VARIABLES,
     shared_window: 0x7294_0000_0000,
     local_window: 0x7293_0000_0000,
 };
@@ -46,7 +48,7 @@ pub enum NoOutputs {
 struct Pieces {
     code: Vec<u32>,
     inputs: Vec<u32>,
-    written: [(u64, Mutex<Vec<u32>>); 3],
+    written: [(u64, Mutex<Vec<u32>>); 4],
 }
 
 fn index(address: u64, base: u64, length: usize) -> Option<usize> {
@@ -163,8 +165,13 @@ pub fn outputs_by(twin: Twin, program: &dyn Launched) -> Result<Vec<u32>, NoOutp
     let pieces = Pieces {
         code: words(&task.code),
         inputs: task.inputs,
-        written: [(OUT, task.stored), (WINDOWS, windows), (LOCAL, room)]
-            .map(|(base, words)| (base, Mutex::new(vec![0; words]))),
+        written: [
+            (OUT, vec![u32::from_le_bytes([task.filled; 4]); task.stored]),
+            (WINDOWS, vec![0; windows]),
+            (LOCAL, vec![0; room]),
+            (VARIABLES, words(&task.variables)),
+        ]
+        .map(|(base, words)| (base, Mutex::new(words))),
     };
     let mut banks = Constants::default();
     for (number, bank) in &task.banks {

@@ -27,11 +27,18 @@ pub struct Task {
     pub block: u32,
     /// Constant banks, with their numbers.
     pub banks: Vec<(u16, Vec<u8>)>,
+    /// Variables that the code finds, with what they hold at first.
+    pub variables: Vec<u8>,
     /// Words that are loaded.
     pub inputs: Vec<u32>,
     /// Words that are stored.
     pub stored: usize,
+    /// What each byte of them is before.
+    pub filled: u8,
 }
+
+/// What a byte is before a program stores it that stores all: what it left out is seen.
+pub const FILLED: u8 = 0xa5;
 
 /// Whatever can be launched.
 pub trait Launched {

@@ -95,6 +95,8 @@ pub struct Places {
     pub outputs: u64,
     /// Windows of all threads in global memory.
     pub windows: u64,
+    /// Variables.
+    pub variables: u64,
     /// Generic addresses of shared and of local memory begin here.
     pub shared_window: u64,
     /// See above.

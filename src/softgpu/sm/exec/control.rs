@@ -44,6 +44,19 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             let taken = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
+        (O::Bra, Detail::AnyLane(distance)) => {
+            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let taken = if wanted == 0 { 0 } else { warp.group.mask };
+            branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
+        }
+        (O::Bra, Detail::Divergent(distance)) => {
+            let given = warp.row(pool, op.a.row)[Warp::first_lane(warp.group.mask)];
+            let required = if op.a.negate { !given } else { given };
+            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let apart = required & warp.counted() & !wanted != 0;
+            let taken = if wanted != 0 && apart { warp.group.mask } else { 0 };
+            branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
+        }
         (O::CallRel, Detail::Target(distance)) if op.a.row != ZERO_ROW => {
             scatter(warp, op, pool, mask, next.wrapping_add(distance.cast_unsigned()));
         }
@@ -72,9 +85,13 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::Bsync, Detail::Barrier(barrier)) => {
             warp.group.pc = next;
-            let missing = *warp.barrier(barrier) & warp.counted() & !warp.group.mask;
-            if missing != 0 && mask != 0 {
+            let participants = *warp.barrier(barrier);
+            let missing = participants & warp.counted() & !warp.group.mask;
+            // One that names others is a called function's, until it restores it.
+            if mask != 0 && (missing != 0 || participants & warp.group.mask == 0) {
                 warp.park(Wait::Convergence(barrier));
+            } else if mask != 0 {
+                *warp.barrier(barrier) = 0;
             }
         }
         (O::Break, Detail::Barrier(barrier)) => {
@@ -99,6 +116,11 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::BmovToReg, Detail::Barrier(barrier)) => {
             let value = *warp.barrier(barrier);
+            put(warp, op.d, &[value; LANES], mask)?;
+            return Ok(Flow::Next);
+        }
+        (O::BmovToReg, Detail::TakenBarrier(barrier)) => {
+            let value = std::mem::take(warp.barrier(barrier));
             put(warp, op.d, &[value; LANES], mask)?;
             return Ok(Flow::Next);
         }
@@ -145,7 +167,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
     Ok(Flow::Set)
 }
 
-/// Lanes of `taken` go to `target`, the others on.
+/// Lanes of `taken` go to `target`, the others on, and these first: so does an H200.
 #[inline(always)]
 fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
     if taken == 0 {
@@ -154,32 +176,32 @@ fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
         warp.group.pc = target;
     } else {
         warp.group.pc = next;
-        warp.branch(target, taken);
+        warp.part(target, taken);
     }
 }
 
-/// Each lane goes to its own target: `base` and a pair of registers.
+/// Each lane goes to its own target: `base` and a pair of registers. Those first that do not go, then those
+/// with the first lane's target; the others do it again in their turn. So does an H200.
 fn scatter(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, base: u64) {
     let [a, high] = warp.rows(pool, op.a);
     let mut targets = [0; LANES];
     for lane in 0..LANES {
         targets[lane] = base.wrapping_add(pair(a[lane], high[lane]));
     }
-    warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
-    let mut left = mask;
-    while left != 0 {
-        let target = targets[Warp::first_lane(left)];
-        let alike = lanes(|lane| targets[lane] == target) & left;
-        left &= !alike;
-        // The last target's lanes may be all that are left of the group.
-        if alike == warp.group.mask {
-            warp.group.pc = target;
-        } else if left == 0 {
-            warp.branch(target, alike);
-        } else {
-            warp.part(target, alike);
+    let here = warp.group.pc;
+    if mask != warp.group.mask {
+        warp.group.pc = here.wrapping_add(INSTRUCTION);
+        if mask != 0 {
+            warp.part(here, mask);
         }
+        return;
     }
+    let target = targets[Warp::first_lane(mask)];
+    let alike = lanes(|lane| targets[lane] == target) & mask;
+    if alike != mask {
+        warp.part(here, mask & !alike);
+    }
+    warp.group.pc = target;
 }
 
 /// B2R.RESULT: what the last barrier with a reduction gave.

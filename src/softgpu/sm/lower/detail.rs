@@ -2,13 +2,13 @@
 
 use gpuvmk_isa::modifier::{
     AccessType, BoolOp, Compare, Direction, FloatCompare, IntegerRounding, Mufu, NumberType, Permute,
-    ResultType, Scale, ShiftType, Vote,
+    ResultType, Scale, ShiftType,
 };
-use gpuvmk_isa::modifier::{AtomicOp, AtomicType, MatrixCount, MatrixLoad, Space as AskedSpace};
-use gpuvmk_isa::modifier::{BarrierMode, BarrierReduction, CasMode, Match, Redux, Shuffle};
+use gpuvmk_isa::modifier::{AtomicOp, AtomicType, CasMode, MatrixCount, MatrixLoad, Space as AskedSpace};
 use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
 
 use super::Lower;
+use super::control::{number, of_control, signed};
 use super::formats::result_format;
 use super::phases::phased;
 use super::products::of_products;
@@ -20,14 +20,6 @@ use crate::numerics::mufu::Function;
 use crate::numerics::rounding::Rounding;
 use crate::numerics::{float, half};
 use crate::op::{Detail, Op, Space, TRUE, Unit, ZERO_ROW};
-
-fn number(instruction: &Instruction, role: Role) -> u8 {
-    match instruction.operand(role) {
-        Some(Operand::Number(number)) => u8::try_from(number).unwrap_or(0),
-        Some(Operand::Barrier(number) | Operand::Special(number)) => number,
-        _ => 0,
-    }
-}
 
 fn rounding(instruction: &Instruction) -> Rounding {
     let integer = instruction.get::<IntegerRounding>() as u32;
@@ -62,10 +54,6 @@ fn half_mode(instruction: &Instruction) -> half::Mode {
 }
 
 /// Signed, unless the instruction says otherwise.
-fn signed(instruction: &Instruction) -> bool {
-    !matches!(instruction.get::<NumberType>(), NumberType::U32 | NumberType::U64)
-}
-
 const fn scale(scale: Scale) -> i8 {
     match scale {
         Scale::None => 0,
@@ -392,56 +380,6 @@ fn of_floats(instruction: &Instruction, op: &Op) -> Option<Detail> {
             flush: flag(Kind::Ftz),
             finite: flag(Kind::SatFinite),
         }),
-        _ => return None,
-    })
-}
-
-fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
-    Some(match op.opcode {
-        O::Nop | O::Exit | O::Yield | O::Nanosleep | O::Membar | O::Errbar | O::Cgaerrbar | O::Depbar => {
-            Detail::None
-        }
-        O::Cctl
-        | O::Ldgdepbar
-        | O::SyncsCctl
-        | O::Warpsync
-        | O::WarpsyncCollective
-        | O::Endcollective
-        | O::B2r
-        | O::Bpt
-        | O::Kill => Detail::None,
-        // Which lanes may be elected is known where all may.
-        O::Elect if op.from[0].index != TRUE || op.from[0].negate => return None,
-        O::R2ur | O::Elect => Detail::None,
-        O::S2r | O::S2ur | O::Cs2r | O::Cs2ur => Detail::Special(number(instruction, Role::Special)),
-        O::Bra | O::Jmp | O::CallRel | O::CallAbs | O::Brx | O::Brxu | O::RetRel | O::RetAbs => {
-            match instruction.operand(Role::Target) {
-                Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
-                Some(Operand::Absolute(address)) => Detail::Target(address.cast_signed()),
-                _ => Detail::Target(0),
-            }
-        }
-        O::Lepc => match instruction.operand(Role::Target) {
-            Some(Operand::Target(distance)) => Detail::Target(distance),
-            // Without a place it is its own.
-            _ => Detail::Target(-16),
-        },
-        O::BmovToReg | O::BmovFromReg => match number(instruction, Role::Barrier) {
-            barrier if barrier < 16 => Detail::Barrier(barrier),
-            word => Detail::WarpWord(word),
-        },
-        O::Bssy | O::Bsync | O::Break => Detail::Barrier(number(instruction, Role::Barrier)),
-        O::Vote | O::Voteu => Detail::Choice(instruction.get::<Vote>() as u8, 0),
-        O::Match => {
-            let wide = matches!(instruction.get(), NumberType::U64);
-            Detail::Choice(instruction.get::<Match>() as u8, wide.into())
-        }
-        O::Redux => Detail::Choice(instruction.get::<Redux>() as u8, u8::from(signed(instruction))),
-        O::Shfl => Detail::Shuffle(instruction.get::<Shuffle>()),
-        O::Bar => Detail::Choice(
-            instruction.get::<BarrierMode>() as u8,
-            instruction.get::<BarrierReduction>() as u8,
-        ),
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! The words of a warp's state: lanes that are hidden while others call a function.
 
-use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED};
+use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK};
 
 use crate::warp::{Wait, Warp};
 
@@ -57,10 +57,13 @@ fn nothing_ends_or_begins_by_a_word() {
     assert!(!warp.set_word(MEXITED, 0), "lanes that there are not cannot come back");
     assert_eq!(warp.word(99), None);
     assert!(!warp.set_word(99, 0));
-    assert!(warp.set_word(FIRST + 4, 7));
-    assert_eq!(warp.word(FIRST + 4), Some(7));
+    assert!(warp.set_word(OPT_STACK, 7));
+    assert_eq!(warp.word(OPT_STACK), Some(0), "nobody has to go on");
     warp.start(16, 0, 32, 0);
-    assert_eq!((warp.word(FIRST + 4), warp.word(MEXITED)), (Some(0), Some(0)));
+    warp.part(0x2000, 0xcccc_cccc);
+    assert_eq!((warp.word(OPT_STACK), warp.word(MEXITED)), (Some(0x0200_0002), Some(0)));
+    warp.rotate();
+    assert_eq!((warp.word(OPT_STACK), warp.word(FIRST + 1)), (Some(0), Some(0x3333_3333)));
 }
 
 #[test]
@@ -94,4 +97,22 @@ fn a_barrier_that_a_call_uses_for_others_leaves_those_waiting_that_it_was_for() 
         seen |= warp.group.mask;
         assert_ne!(before, seen, "{seen:x} of all run");
     }
+}
+
+#[test]
+fn states_tell_who_runs_and_at_which_barrier_others_wait() {
+    let mut warp = warp(16);
+    let states =
+        |warp: &mut Warp| -> Vec<u32> { (0..5).map(|bit| warp.word(FIRST + bit).unwrap()).collect() };
+    assert_eq!(states(&mut warp), [0xffff, 0, 0, 0, 0]);
+    *warp.barrier(5) = 0xffff;
+    warp.branch(0x2000, 0x00f0);
+    warp.park(Wait::Convergence(5));
+    assert_eq!(states(&mut warp), [0xffff, 0, 0x00f0, 0, 0x00f0]);
+    warp.exit(0x0003);
+    assert_eq!(states(&mut warp), [0xfffc, 0, 0x00f0, 0, 0x00f0]);
+    assert!(warp.set_word(FIRST, 0xffff));
+    warp.park(Wait::Convergence(5));
+    assert_eq!(states(&mut warp), [0xfffc, 0, 0, 0, 0]);
+    assert_eq!(*warp.barrier(5), 0, "who has met at a barrier leaves nothing in it");
 }

@@ -40,10 +40,9 @@ pub(super) fn here(asm: &mut Assembler) {
     distance(asm, "behind", WHERE);
     asm.near(c::address_of(WHERE), before);
     distance(asm, "before", WHERE);
-    asm.put(t::move_immediate(WHERE, 0x77));
-    asm.put(t::move_immediate(WHERE + 1, 0x77));
+    asm.get(t::constant_pair(WHERE, AT_CODE));
     asm.near_if(1, c::address_of(WHERE), behind);
-    asm.store("under P1 or 0x77, high", WHERE + 1);
+    distance(asm, "behind under P1", WHERE);
     asm.place(behind);
     asm.put(c::here(WHERE));
     distance(asm, "at its end", WHERE);

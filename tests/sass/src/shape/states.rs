@@ -21,13 +21,18 @@ fn lanes(asm: &mut Assembler, of: &str) {
     word(asm, of, "MEXITED", MEXITED);
 }
 
+/// Stores the word about groups that did not go on.
+pub(super) fn stack(asm: &mut Assembler, of: &str) {
+    word(asm, of, "OPT_STACK", OPT_STACK);
+}
+
 /// Stores all words that NVIDIA's code reads outside of its trap handler.
 pub(super) fn all(asm: &mut Assembler, of: &str) {
     lanes(asm, of);
     for (index, number) in (FIRST..=THREAD_STATE_LAST).enumerate() {
         word(asm, of, &format!("THREAD_STATE_ENUM.{index}"), number);
     }
-    word(asm, of, "OPT_STACK", OPT_STACK);
+    stack(asm, of);
 }
 
 /// All lanes run.

@@ -16,6 +16,7 @@ use gpuvmk_gpu::rm::raw::{
 };
 use gpuvmk_kernels::launch::{self, Place, Size3};
 use gpuvmk_kernels::{Kernel, SM90};
+use gpuvmk_sass::compiled::{STACK, VARIABLES as VARIABLES_ROOM};
 use gpuvmk_sass::record::{Gpu, Stopped};
 use gpuvmk_sass::task::Launched;
 use gpuvmk_sass::windows::{LOCAL_SIZE as LOCAL_OF_WINDOWS, Places, SIZE};
@@ -27,6 +28,7 @@ const CONSTANTS: u64 = STAGING;
 const QMD: u64 = STAGING + 0x1_0000;
 const CODE: u64 = STAGING + 0x2_0000;
 const INPUTS: u64 = STAGING + 4 * MIB;
+const VARIABLES: u64 = STAGING + 6 * MIB;
 const OUTPUTS: u64 = STAGING + 8 * MIB;
 const DATA: u64 = 104 * MIB;
 
@@ -39,8 +41,9 @@ const LOCAL: u64 = VIDEO_VA + WINDOWS_ROOM;
 /// Bytes of local memory of a TPC: 64 warps on each of two SMs.
 const LOCAL_OF_TPC: u64 = LOCAL_SIZE as u64 * 32 * 64 * 2;
 /// Bytes of a thread's: random programs have less.
-const LOCAL_SIZE: u32 = 0x200;
+const LOCAL_SIZE: u32 = STACK;
 const _: () = assert!(LOCAL_OF_WINDOWS <= LOCAL_SIZE);
+const _: () = assert!(VARIABLES_ROOM as u64 <= OUTPUTS - VARIABLES);
 const LOCAL_ROOM: u64 = 128 * LOCAL_OF_TPC;
 
 /// Bits between constant banks' fields of the launch.
@@ -101,6 +104,7 @@ impl Hardware {
             inputs: at(INPUTS),
             outputs: at(OUTPUTS),
             windows: WINDOWS,
+            variables: at(VARIABLES),
             shared_window: SHARED_WINDOW,
             local_window: LOCAL_WINDOW,
         };
@@ -108,7 +112,9 @@ impl Hardware {
         let stored = u64::try_from(task.stored)? * 4;
         let inputs: Vec<u8> = task.inputs.iter().flat_map(|word| word.to_le_bytes()).collect();
         ensure!(task.code.len() as u64 <= INPUTS - CODE, "{} bytes of code are too many", task.code.len());
-        ensure!(inputs.len() as u64 <= OUTPUTS - INPUTS, "{} bytes of inputs are too many", inputs.len());
+        ensure!(inputs.len() as u64 <= VARIABLES - INPUTS, "{} bytes of inputs are too many", inputs.len());
+        let variables = task.variables.len();
+        ensure!(variables <= VARIABLES_ROOM, "{variables} bytes of variables are too many");
         ensure!(OUTPUTS + stored <= STAGING + DATA, "{stored} bytes of results are too many");
         ensure!(u64::from(task.grid * task.block * SIZE) <= WINDOWS_ROOM / 2, "too many threads");
         let local = task.local + task.local_high;
@@ -129,7 +135,7 @@ impl Hardware {
         for (field, size) in layout.local.into_iter().zip([task.local, task.local_high]) {
             launch.qmd = launch.qmd.with_number(field, size.into());
         }
-        let mut pieces = vec![(CODE, task.code), (INPUTS, inputs)];
+        let mut pieces = vec![(CODE, task.code), (INPUTS, inputs), (VARIABLES, task.variables)];
         let mut next = CONSTANTS;
         for (number, bytes) in task.banks {
             let size = (bytes.len() as u64).next_multiple_of(64);
@@ -144,7 +150,7 @@ impl Hardware {
         for (at, bytes) in &pieces {
             memory.write(*at, bytes).map_err(|error| anyhow::anyhow!("{error}"))?;
         }
-        memory.fill(OUTPUTS, stored, 0xa5).map_err(|error| anyhow::anyhow!("{error}"))?;
+        memory.fill(OUTPUTS, stored, task.filled).map_err(|error| anyhow::anyhow!("{error}"))?;
         let mut commands = Commands::default();
         if !self.is_set_up {
             commands.compute(&launch::set_up());

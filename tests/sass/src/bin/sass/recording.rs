@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Run the kernels of a cubin, which may be compressed by gzip: each reads 65536 words and stores as many
     #[arg(long, value_name = "FILE")]
     cubin: Vec<PathBuf>,
+    /// Leave a kernel out
+    #[arg(long, value_name = "KERNEL")]
+    without: Vec<String>,
     /// Run hand-made programs of control flow
     #[arg(long)]
     shapes: bool,
@@ -192,7 +195,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             None => &mut software,
         };
         let bytes = read(file).with_context(|| format!("Cannot read {}", file.display()))?;
-        let kernels = compiled::of_cubin(&bytes)?;
+        let mut kernels = compiled::of_cubin(&bytes)?;
+        kernels.retain(|kernel| !options.without.contains(&kernel.name));
         ensure!(!kernels.is_empty(), "{}: all kernels need a linker, or too much stack", file.display());
         let results = record_kernels(gpu, &kernels, plan);
         found.push(of_kernels(&options.out, file, &results, &mut problems)?);
