@@ -10,7 +10,7 @@ pub const VERSIONS: [&str; 2] = ["570.144", "535.113.01"];
 pub(super) const NOVA_CORE: &str = VERSIONS[0];
 
 /// The versions of NVIDIA's own driver that the virtual GSP speaks to. Each takes files of its very version.
-pub const DRIVERS: [&str; 1] = ["550.163.01"];
+pub const DRIVERS: [&str; 2] = ["550.163.01", "535.261.03"];
 
 /// The files of NVIDIA's own driver, and the sections with the signatures of the families that each is for
 /// (kernel-open/common/inc/nv-firmware.h).

@@ -24,10 +24,10 @@ use gpuvmk::gsp::abi::common::rpc::{
     NV_VGPU_MSG_FUNCTION_UNSET_PAGE_DIRECTORY, NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00,
     rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
 };
-use gpuvmk::gsp::abi::r535_113::control as r535;
-use gpuvmk::gsp::abi::r550_163::object::{
+use gpuvmk::gsp::abi::nvidia::object::{
     FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, VOLTA_CHANNEL_GPFIFO_A,
 };
+use gpuvmk::gsp::abi::r535_113::control as r535;
 use gpuvmk::gsp::abi::r570_144::control as r570;
 use gpuvmk::gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 use gpuvmk::gsp::abi::table::{Control, Type};

@@ -10,8 +10,10 @@
 
 pub mod common;
 pub mod names;
+pub mod nvidia;
 pub mod object_type;
 pub mod r535_113;
+pub mod r535_261;
 pub mod r550_163;
 pub mod r570_144;
 pub mod status;
@@ -25,7 +27,7 @@ pub use version::Abi;
 const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Every version that is spoken, the one first that is taken until a driver says which it speaks.
-pub static VERSIONS: &[&Abi] = &[&r570_144::ABI, &r535_113::ABI, &r550_163::ABI];
+pub static VERSIONS: &[&Abi] = &[&r570_144::ABI, &r535_113::ABI, &r550_163::ABI, &r535_261::ABI];
 
 /// The version that is taken until a driver says which it speaks.
 pub fn usual() -> &'static Abi {

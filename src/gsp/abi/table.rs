@@ -304,6 +304,8 @@ pub enum ControlCall {
     Identity(Write<Identity>),
     /// What it is called.
     Names(Write<Names>),
+    /// Its identity (UUID), in one of several forms.
+    Uuid(Fill<[u8; 16]>),
     /// What the graphics engine has.
     Graphics(Write<Graphics>),
     /// Properties of VRAM, by number.

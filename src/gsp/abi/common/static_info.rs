@@ -19,6 +19,31 @@ pub struct NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO {
 }
 layout!(NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, 0x30, performance @ 0x18, supportCompressed @ 0x1c);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV2080_CTRL_GPU_GET_GID_INFO_PARAMS {
+    pub index: u32,
+    pub flags: u32,
+    pub length: u32,
+    pub data: [u8; 0x100],
+}
+layout!(NV2080_CTRL_GPU_GET_GID_INFO_PARAMS, 0x10c, length @ 8, data @ 0xc);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct GspSMInfo {
+    pub version: u32,
+    pub regBankCount: u32,
+    pub regBankRegCount: u32,
+    pub maxWarpsPerSM: u32,
+    pub maxThreadsPerWarp: u32,
+    pub geomGsObufEntries: u32,
+    pub geomXbufEntries: u32,
+    pub maxSPPerSM: u32,
+    pub rtCoreCount: u32,
+}
+layout!(GspSMInfo, 0x24, maxWarpsPerSM @ 0xc, maxSPPerSM @ 0x1c);
+
 /// Writes ranges of VRAM, as many as there is room for; returns how many.
 pub fn put_regions(
     to: &mut [NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO],

@@ -12,7 +12,7 @@
 )]
 
 pub mod control;
-mod controls;
+pub(super) mod controls;
 pub mod events;
 pub mod object;
 pub mod static_info;

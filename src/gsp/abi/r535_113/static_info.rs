@@ -5,7 +5,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::common::control::NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS;
 use crate::abi::common::static_info::{
-    NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, put_regions, text, unicode,
+    GspSMInfo, NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, NV2080_CTRL_GPU_GET_GID_INFO_PARAMS,
+    put_regions, text, unicode,
 };
 use crate::abi::values::StaticInfo;
 use gpuvmk_chip::layout;
@@ -15,7 +16,7 @@ use gpuvmk_chip::layout;
 pub struct GspStaticConfigInfo {
     pub grCapsBits: [u8; 23],
     pub pad: u8,
-    pub gidInfo: [u8; 0x10c],
+    pub gidInfo: NV2080_CTRL_GPU_GET_GID_INFO_PARAMS,
     pub gpcMask: u32,
     pub tpcInfo: [NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS; 32],
     pub zcullInfo: [[u32; 2]; 32],
@@ -28,7 +29,7 @@ pub struct GspStaticConfigInfo {
     pub sriovCaps: [u8; 0x48],
     pub sriovMaxGfid: u32,
     pub engineCaps: [u32; 2],
-    pub SM_info: [u32; 9],
+    pub SM_info: GspSMInfo,
     pub poisonFuseEnabled: u8,
     pub pad4: [u8; 7],
     pub fb_length: u64,
@@ -41,12 +42,21 @@ pub struct GspStaticConfigInfo {
     pub gpuNameString: [u8; 64],
     pub gpuShortNameString: [u8; 64],
     pub gpuNameString_Unicode: [u16; 64],
-    /// `bGpuInternalSku` to `bIsGcoffLegacyAllowed`.
-    pub board: [u8; 0xc],
+    /// `bGpuInternalSku` to `bIsTitan`.
+    pub brands: [u8; 7],
+    pub bIsTesla: u8,
+    /// `bIsMobile` to `bIsGcoffLegacyAllowed`.
+    pub power: [u8; 4],
     pub bar1PdeBase: u64,
     pub bar2PdeBase: u64,
-    /// `bVbiosValid` to `displaylessMaxPixels`.
-    pub display: [u8; 0x30],
+    pub bVbiosValid: u8,
+    pub pad5: [u8; 3],
+    pub vbiosSubVendor: u32,
+    pub vbiosSubDevice: u32,
+    pub bPageRetirementSupported: u8,
+    pub bSplitVasBetweenServerClientRm: u8,
+    /// `bClRootportNeedsNosnoopWAR` to `displaylessMaxPixels`.
+    pub display: [u8; 0x22],
     pub hInternalClient: u32,
     pub hInternalDevice: u32,
     pub hInternalSubdevice: u32,
@@ -54,8 +64,9 @@ pub struct GspStaticConfigInfo {
     pub host: [u8; 4],
 }
 layout!(GspStaticConfigInfo, 0x878, gidInfo @ 0x18, gpcMask @ 0x124, tpcInfo @ 0x128, numFBRegions @ 0x348,
-    fbRegion @ 0x350, engineCaps @ 0x6a4, fb_length @ 0x6d8, gpuNameString @ 0x71c, bar1PdeBase @ 0x828,
-    bar2PdeBase @ 0x830, hInternalClient @ 0x868, hInternalDevice @ 0x86c, hInternalSubdevice @ 0x870);
+    fbRegion @ 0x350, engineCaps @ 0x6a4, SM_info @ 0x6ac, fb_length @ 0x6d8, gpuNameString @ 0x71c, bIsTesla @ 0x823,
+    bar1PdeBase @ 0x828, bar2PdeBase @ 0x830, bVbiosValid @ 0x838, vbiosSubDevice @ 0x840,
+    bSplitVasBetweenServerClientRm @ 0x845, hInternalClient @ 0x868, hInternalDevice @ 0x86c, hInternalSubdevice @ 0x870);
 
 /// Static info of a GPU.
 pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {

@@ -4,39 +4,13 @@
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::common::control::NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS;
-use crate::abi::common::static_info::{NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, text, unicode};
+use crate::abi::common::static_info::{
+    GspSMInfo, NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO, NV2080_CTRL_GPU_GET_GID_INFO_PARAMS, text,
+    unicode,
+};
+use crate::abi::nvidia::static_info::{engines, identity, multiprocessor, put_regions};
 use crate::abi::values::StaticInfo;
 use gpuvmk_chip::layout;
-
-/// Bytes of an identity (`NV2080_GPU_MAX_SHA1_BINARY_GID_LENGTH`).
-const GID_LENGTH: u32 = 16;
-/// `performance` of memory that is as fast as any.
-const FASTEST: u32 = 100;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub struct NV2080_CTRL_GPU_GET_GID_INFO_PARAMS {
-    pub index: u32,
-    pub flags: u32,
-    pub length: u32,
-    pub data: [u8; 0x100],
-}
-layout!(NV2080_CTRL_GPU_GET_GID_INFO_PARAMS, 0x10c, length @ 8, data @ 0xc);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub struct GspSMInfo {
-    pub version: u32,
-    pub regBankCount: u32,
-    pub regBankRegCount: u32,
-    pub maxWarpsPerSM: u32,
-    pub maxThreadsPerWarp: u32,
-    pub geomGsObufEntries: u32,
-    pub geomXbufEntries: u32,
-    pub maxSPPerSM: u32,
-    pub rtCoreCount: u32,
-}
-layout!(GspSMInfo, 0x24, maxWarpsPerSM @ 0xc, maxSPPerSM @ 0x1c);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -96,30 +70,15 @@ layout!(GspStaticConfigInfo, 0x888, gidInfo @ 0x18, gpcMask @ 0x124, tpcInfo @ 0
 /// Static info of a GPU.
 pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
     let mut raw = GspStaticConfigInfo::new_zeroed();
-    raw.gidInfo.length = GID_LENGTH;
-    raw.gidInfo.data.iter_mut().zip(info.identity).for_each(|(to, from)| *to = from);
+    raw.gidInfo = identity(info);
     raw.gpcMask = info.gpc_mask;
     for ((gpc, to), tpcs) in (0..).zip(&mut raw.tpcInfo).zip(info.tpc_masks) {
         to.gpcId = gpc;
         to.tpcMask = tpcs;
     }
     raw.numFBRegions = put_regions(&mut raw.fbRegion, info);
-    for engine in info.engines.engines() {
-        let number = engine.nv2080_type();
-        let word = usize::try_from(number / 32).ok().and_then(|word| raw.engineCaps.get_mut(word));
-        if let Some(word) = word {
-            *word |= 1 << (number % 32);
-        }
-    }
-    raw.SM_info = GspSMInfo {
-        version: info.multiprocessor.version,
-        regBankCount: info.multiprocessor.register_banks,
-        regBankRegCount: info.multiprocessor.bank_registers,
-        maxWarpsPerSM: info.multiprocessor.warps,
-        maxThreadsPerWarp: info.multiprocessor.warp_threads,
-        maxSPPerSM: info.multiprocessor.lanes,
-        ..GspSMInfo::new_zeroed()
-    };
+    raw.engineCaps = engines(info);
+    raw.SM_info = multiprocessor(info);
     raw.fb_length = info.vram;
     raw.fb_bus_width = info.memory.bus_width;
     raw.fb_ram_type = info.memory.ram_type;
@@ -138,22 +97,4 @@ pub fn encode(info: &StaticInfo<'_>) -> GspStaticConfigInfo {
     raw.bSplitVasBetweenServerClientRm = 1;
     [raw.hInternalClient, raw.hInternalDevice, raw.hInternalSubdevice] = info.internal;
     raw
-}
-
-/// The driver wants all of VRAM told, what is not its own as reserved: from 0 on, or it takes the ranges for
-/// contradictory.
-fn put_regions(to: &mut [NV2080_CTRL_CMD_FB_GET_FB_REGION_FB_REGION_INFO; 16], info: &StaticInfo<'_>) -> u32 {
-    let Some(usable) = info.regions.iter().find(|region| region.usable) else { return 0 };
-    let [bottom, middle, top, ..] = to;
-    bottom.limit = usable.base.saturating_sub(1);
-    bottom.reserved = usable.base;
-    middle.base = usable.base;
-    middle.limit = usable.limit;
-    middle.performance = FASTEST;
-    middle.supportCompressed = 1;
-    middle.supportISO = 1;
-    top.base = usable.limit.saturating_add(1);
-    top.limit = info.vram.saturating_sub(1);
-    top.reserved = info.vram.saturating_sub(top.base);
-    3
 }

@@ -141,6 +141,7 @@ fn handle(
             write(&Names { long: rm.config.hal.name, short: rm.config.hal.short_name }, raw);
             Ok(())
         }
+        ControlCall::Uuid(fill) => fill(&rm.config.uuid, raw),
         ControlCall::Graphics(write) => {
             write(&engines::graphics(rm), raw);
             Ok(())

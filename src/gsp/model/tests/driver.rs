@@ -93,6 +93,14 @@ pub static R550: Version = Version {
     static_info: 0x888,
     parameters_follow: true,
 };
+pub static R535_261: Version = Version {
+    name: "535.261.03",
+    system_info: 0x2a0,
+    root: 0x6c,
+    channel: 0x168,
+    static_info: 0x878,
+    parameters_follow: true,
+};
 
 /// The body of a request for static info.
 pub fn static_info() -> Vec<u8> {

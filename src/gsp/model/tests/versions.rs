@@ -267,7 +267,9 @@ fn version_follows_the_length_and_never_under_objects() {
         (0x299, "535.113.01", 1),
         (0x370, "550.163.01", 0),
         (0x36f, "550.163.01", 1),
-        (0, "550.163.01", 1),
+        (0x2a0, "535.261.03", 0),
+        (0x29f, "535.261.03", 1),
+        (0, "535.261.03", 1),
         (0x1000, "570.144", 0),
         (0x297, "570.144", 1),
     ] {
@@ -275,7 +277,7 @@ fn version_follows_the_length_and_never_under_objects() {
     }
     assert_eq!(says(&mut driver, 0x298).0, "535.113.01");
     client(&mut driver, CLIENT, true);
-    for length in [0x370, 0x3a0, 0x1000] {
+    for length in [0x370, 0x3a0, 0x2a0, 0x1000] {
         assert_eq!(says(&mut driver, length), ("535.113.01".to_owned(), 1), "{length:#x}");
     }
     assert_eq!(says(&mut driver, 0x298), ("535.113.01".to_owned(), 0));
@@ -315,7 +317,7 @@ proptest! {
     /// Versions change in between, with and without objects: nothing panics, and channels are given back.
     #[test]
     fn drivers_that_lie_about_their_version_harm_themselves_only(
-        steps in prop::collection::vec((prop::sample::select(vec![0x298usize, 0x3a0, 0x370, 0x298, 0x1000, 3]),
+        steps in prop::collection::vec((prop::sample::select(vec![0x298usize, 0x3a0, 0x370, 0x2a0, 0x1000, 3]),
             prop::sample::select(vec![0x2080_0ac3u32, 0x2080_0ac2, 0x2080_0a32, 0x2080_0a42, 0x2080_01b0, 0x90f1_0106]),
             prop::sample::select(vec![0usize, 1, 0x18, 0x20, 0x28, 0xb8, 0x504, 0x640, 0x680]), any::<u8>(), any::<bool>()), 1..40),
     ) {

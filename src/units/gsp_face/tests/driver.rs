@@ -29,7 +29,7 @@ use gpuvmk_gsp::abi::common::rpc::{
     NVOS00_PARAMETERS_v03_00, rpc_gsp_rm_alloc_v03_00, rpc_gsp_rm_control_v03_00,
     rpc_unloading_guest_driver_v1F_07, rpc_update_bar_pde_v15_00,
 };
-use gpuvmk_gsp::abi::r550_163::system_info::GspSystemInfo;
+use gpuvmk_gsp::abi::r550_163::SYSTEM_INFO;
 use gpuvmk_gsp::abi::r570_144::object::NV_CHANNEL_ALLOC_PARAMS;
 
 /// Where FSP's parameters lie in the guest's memory, beside what GSP is booted with.
@@ -233,7 +233,7 @@ impl<'a> Driver<'a> {
 
     /// From now on, speaks as NVIDIA's own driver does.
     pub fn speak_nvidia(&mut self) {
-        self.push(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, GspSystemInfo::new_zeroed().as_bytes());
+        self.push(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, &[0; SYSTEM_INFO]);
         self.ring();
     }
 

@@ -16,7 +16,7 @@ use crate::abi::table::{Answer, ControlCall, controls};
 
 /// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up
 /// to COPY9. Later copy engines have none.
-static NUMBERING: Numbering = Numbering {
+pub const NUMBERING: Numbering = Numbering {
     copies: 10,
     gsp: 49,
     display: 2,

@@ -1,7 +1,7 @@
 //! The controls of this version: those of all, and its own.
 
 mod display;
-mod engines;
+pub mod engines;
 mod suspend;
 
 use crate::abi::common::controls::{channels, display as common_display, engines as common_engines, memory};

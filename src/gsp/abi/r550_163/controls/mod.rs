@@ -1,32 +1,29 @@
-//! The controls of this version: those of all, and its own.
+//! The controls of this version: those of all, those of NVIDIA's own modules, and its own.
 
-mod channels;
-mod copies;
-mod graphics;
-mod identity;
-mod interrupts;
-mod links;
-mod memory;
+mod engines;
+mod gpu;
 mod monitoring;
-mod numbers;
 
-use crate::abi::common::controls::{channels as common_channels, display, engines, memory as common_memory};
+use crate::abi::common::controls::{channels, display, engines as common_engines, memory};
+use crate::abi::nvidia::controls as nvidia;
 use crate::abi::table::Control;
 
 /// Every table but those of a display engine.
 pub const TABLES: &[&[Control]] = &[
-    common_channels::CONTROLS,
-    engines::CONTROLS,
-    common_memory::CONTROLS,
     channels::CONTROLS,
-    copies::CONTROLS,
-    graphics::CONTROLS,
-    identity::CONTROLS,
-    interrupts::CONTROLS,
-    links::CONTROLS,
+    common_engines::CONTROLS,
     memory::CONTROLS,
+    nvidia::channels::CONTROLS,
+    nvidia::copies::CONTROLS,
+    nvidia::graphics::CONTROLS,
+    nvidia::identity::CONTROLS,
+    nvidia::links::CONTROLS,
+    nvidia::memory::CONTROLS,
+    nvidia::monitoring::CONTROLS,
+    nvidia::unnamed::CONTROLS,
+    engines::CONTROLS,
+    gpu::CONTROLS,
     monitoring::CONTROLS,
-    monitoring::unnamed::CONTROLS,
 ];
 
 /// Those of a display engine.

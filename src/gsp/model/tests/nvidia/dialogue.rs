@@ -1,11 +1,13 @@
-//! What NVIDIA's open kernel modules 550.163.01 said to the firmware, in `550.163.01.txt`: a boot with
-//! `nvidia-smi`, an unload, and a boot with a CUDA program that copies and ends.
+//! What NVIDIA's open kernel modules said to the firmware, in a file a version: a boot with `nvidia-smi`, an
+//! unload, and a boot with a CUDA program that copies and ends.
 //!
-//! It was recorded on 25 November 2026 in a guest with Debian's module and libcuda on a virtual GH100 whose
-//! GSP was a stand-in. Of each message there are the numbers, and the bytes that are not zero, in words of 32
-//! bits from the first to the last that is not zero; of the longest only the first 160 bytes. Nothing that
-//! the firmware answered is in it. Of channels, where USERD is and whose they are comes from the recorder's
-//! notes. The registry's keys are left out. Handles of the firmware's own objects are `internal`.
+//! 550.163.01 was recorded on 25 November 2026 in a guest with Debian's module and libcuda on a virtual GH100
+//! whose GSP was a stand-in; of its channels, where USERD is and whose they are comes from the recorder's
+//! notes. 535.261.03 was recorded on 28 November 2026 in one with Debian 12's, on the virtual GSP as it is.
+//! Of each message there are the numbers, and the bytes that are not zero, in words of 32 bits from the
+//! first to the last that is not zero; of the longest only the first 160 bytes. Nothing that the firmware
+//! answered is in it. The registry's keys are left out. Handles of the firmware's own objects are
+//! `internal`.
 //!
 //! ```text
 //! boot
@@ -15,6 +17,49 @@
 //! dup CLIENT PARENT OBJECT SOURCE_CLIENT SOURCE
 //! free CLIENT OBJECT
 //! ```
+
+use crate::model::tests::driver::{R535_261, R550, Version};
+
+/// What a version's driver said, and what is special about it.
+pub struct Recording {
+    pub version: &'static Version,
+    text: &'static str,
+    /// How many boots, other messages, controls, allocations, duplicates and objects that go there are.
+    counts: [usize; 6],
+    /// Lengths of its structures as its own headers have them, by number of the control or class.
+    sizes: &'static [(u32, usize)],
+    /// Controls that the firmware does not know, and the driver does without.
+    pub unknown: &'static [u32],
+}
+
+/// Sizes that both versions have.
+const SIZES: [(u32, usize); 8] = [
+    (0, 108),
+    (0x2080, 4),
+    (0x90f1, 48),
+    (0xc86f, 360),
+    (0xc36f, 360),
+    (0x2080_1112, 3212),
+    (0x2080_0a5c, 2068),
+    (0x2080_012b, 560),
+];
+
+pub static RECORDINGS: [Recording; 2] = [
+    Recording {
+        version: &R550,
+        text: include_str!("550.163.01.txt"),
+        counts: [2, 2 * 4 + 2 * 2 + 2 + 2, 91 + 206, 43 + 138, 25, 43 + 163],
+        sizes: &[(0x2080_0a32, 1664), (0x2080_0a2a, 3584), (0x2080_0a36, 88), (0x2080_2a0b, 136)],
+        unknown: &[],
+    },
+    Recording {
+        version: &R535_261,
+        text: include_str!("535.261.03.txt"),
+        counts: [2, 2 * 4 + 2 * 2 + 2 + 2, 288, 166, 25, 191],
+        sizes: &[(0x2080_0a32, 1600), (0x2080_0a2a, 3392), (0x2080_0a36, 92), (0x2080_2a0b, 68)],
+        unknown: &[0x2080_8161],
+    },
+];
 
 /// Something that the driver did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +78,23 @@ pub enum Step {
     Free([u32; 2]),
 }
 
-/// All of it, in order.
-pub fn steps() -> Vec<Step> {
-    include_str!("550.163.01.txt").lines().map(step).collect()
+impl Recording {
+    /// The recording of 550.163.01.
+    pub fn of_550() -> &'static Self {
+        let [of_550, _] = &RECORDINGS;
+        of_550
+    }
+
+    /// The recording of 535.261.03.
+    pub fn of_535() -> &'static Self {
+        let [_, of_535] = &RECORDINGS;
+        of_535
+    }
+
+    /// All of it, in order.
+    pub fn steps(&self) -> Vec<Step> {
+        self.text.lines().map(step).collect()
+    }
 }
 
 fn step(line: &str) -> Step {
@@ -92,34 +151,38 @@ impl Words<'_> {
 
 #[test]
 fn all_of_it_is_read() {
-    let steps = steps();
-    let count = |which: fn(&Step) -> bool| steps.iter().filter(|step| which(step)).count();
-    assert_eq!(count(|step| matches!(step, Step::Boot)), 2);
-    assert_eq!(count(|step| matches!(step, Step::Rpc { .. })), 2 * 4 + 2 * 2 + 2 + 2);
-    assert_eq!(count(|step| matches!(step, Step::Control { .. })), 91 + 206);
-    assert_eq!(count(|step| matches!(step, Step::Alloc { .. })), 43 + 138);
-    assert_eq!(count(|step| matches!(step, Step::Duplicate { .. })), 25);
-    assert_eq!(count(|step| matches!(step, Step::Free(_))), 43 + 163);
+    for recording in &RECORDINGS {
+        let steps = recording.steps();
+        let count = |which: fn(&Step) -> bool| steps.iter().filter(|step| which(step)).count();
+        let counts = [
+            count(|step| matches!(step, Step::Boot)),
+            count(|step| matches!(step, Step::Rpc { .. })),
+            count(|step| matches!(step, Step::Control { .. })),
+            count(|step| matches!(step, Step::Alloc { .. })),
+            count(|step| matches!(step, Step::Duplicate { .. })),
+            count(|step| matches!(step, Step::Free(_))),
+        ];
+        assert_eq!(counts, recording.counts, "{}", recording.version.name);
+    }
 }
 
 /// The sizes that its own headers give these structures.
 #[test]
 fn structures_are_as_long_as_in_its_headers() {
-    for step in steps() {
-        let (size, sizes): (_, &[usize]) = match &step {
-            Step::Alloc { class: 0, parameters, .. } => (parameters.len(), &[108]),
-            Step::Alloc { class: 0x2080, parameters, .. } => (parameters.len(), &[4]),
-            Step::Alloc { class: 0x90f1, parameters, .. } => (parameters.len(), &[48]),
-            Step::Alloc { class: 0xc86f | 0xc36f, parameters, .. } => (parameters.len(), &[360]),
-            Step::Control { number: 0x2080_1112, parameters, .. } => (parameters.len(), &[3212]),
-            Step::Control { number: 0x2080_0a5c, parameters, .. } => (parameters.len(), &[2068]),
-            Step::Control { number: 0x90f1_0106, parameters, .. } => (parameters.len(), &[184]),
-            Step::Control { number: 0x2080_012b, parameters, .. } => (parameters.len(), &[560]),
-            Step::Control { number: 0x2080_0a32, parameters, .. } => (parameters.len(), &[1664]),
-            Step::Rpc { function: 65, body } => (body.len(), &[2184]),
-            Step::Rpc { function: 72, body } => (body.len(), &[880]),
-            _ => continue,
-        };
-        assert!(sizes.contains(&size), "{size} bytes of {step:?}");
+    for recording in &RECORDINGS {
+        let version = recording.version;
+        for step in recording.steps() {
+            let (size, wanted) = match &step {
+                Step::Alloc { class: number, parameters, .. } | Step::Control { number, parameters, .. } => {
+                    let known = SIZES.iter().chain(recording.sizes).find(|(known, _)| known == number);
+                    let Some((_, size)) = known else { continue };
+                    (parameters.len(), *size)
+                }
+                Step::Rpc { function: 65, body } => (body.len(), version.static_info),
+                Step::Rpc { function: 72, body } => (body.len(), version.system_info),
+                _ => continue,
+            };
+            assert_eq!(size, wanted, "{}: {step:?}", version.name);
+        }
     }
 }

@@ -1,28 +1,34 @@
 //! What the driver is told of the GPU. Offsets and numbers are those of its headers.
 
-use super::dialogue::{Step, steps};
+use super::dialogue::{Recording, Step};
 use super::replay::{Answer, Talk};
 use gpuvmk_backend::EngineTime;
 
 /// What is never in an answer but as an echo.
 const GARBAGE: u8 = 0xa5;
 
-/// A driver that has booted GSP and has static info.
+/// A driver of 550.163.01 that has booted GSP and has static info.
 fn booted() -> (Talk, Answer) {
-    let mut talk = Talk::new();
+    booted_as_in(Recording::of_550())
+}
+
+/// The driver of a recording that has booted GSP and has static info.
+pub fn booted_as_in(recording: &Recording) -> (Talk, Answer) {
+    let mut talk = Talk::of(recording);
     let mut info = None;
-    for step in steps().iter().take(5) {
+    for step in recording.steps().iter().take(5) {
         info = talk.step(step).or(info);
     }
     (talk, info.unwrap())
 }
 
 /// A control of the firmware's own subdevice, with these parameters.
-fn ask(talk: &mut Talk, number: u32, parameters: Vec<u8>) -> Answer {
+pub fn ask(talk: &mut Talk, number: u32, parameters: Vec<u8>) -> Answer {
     talk.step(&Step::Control { to: None, number, parameters }).unwrap()
 }
 
-fn ask_nothing(talk: &mut Talk, number: u32, size: usize) -> Answer {
+/// The same, with bytes that must not come back.
+pub fn ask_nothing(talk: &mut Talk, number: u32, size: usize) -> Answer {
     let answer = ask(talk, number, vec![GARBAGE; size]);
     assert!(answer.is_ok(), "{number:#x}: {answer:?}");
     assert!(!answer.rest.contains(&GARBAGE), "{number:#x} gives back what was asked with");

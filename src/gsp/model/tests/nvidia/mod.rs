@@ -2,6 +2,7 @@
 
 mod dialogue;
 mod facts;
+mod facts_535;
 mod kernel;
 mod objects;
 mod replay;

@@ -3,21 +3,17 @@
 //! Faults are reported with the channel that they stop. The buffers that a driver registers for them, and for
 //! counts of accesses, stay empty.
 
-use zerocopy::FromZeros;
-
 use super::identity::put_list;
-use super::numbers::numbers;
 use crate::abi::common::control::{parameters, put};
-use crate::abi::r550_163::control::{
+use crate::abi::nvidia::control::{
     NV2080_CTRL_INTERNAL_MEMSYS_SET_PARTITIONABLE_MEM_PARAMS, NVXXXX_CTRL_XXX_INFO,
 };
-use crate::abi::r570_144::control::NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS;
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
-use crate::abi::values::{MemoryInfo, MemorySystem};
+use crate::abi::values::MemoryInfo;
 
 numbers! {
-    NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG = 0x2080_0a1c, 40;
     NV2080_CTRL_CMD_INTERNAL_UVM_REGISTER_ACCESS_CNTR_BUFFER = 0x2080_0a1d, 520;
     NV2080_CTRL_CMD_INTERNAL_UVM_UNREGISTER_ACCESS_CNTR_BUFFER = 0x2080_0a1e, 4;
     NV2080_CTRL_CMD_INTERNAL_MEMSYS_SET_PARTITIONABLE_MEM = 0x2080_0a51, 40;
@@ -30,7 +26,6 @@ numbers! {
     NV2080_CTRL_CMD_INTERNAL_GMMU_REGISTER_CLIENT_SHADOW_FAULT_BUFFER = 0x2080_0a9d, 24032;
     NV2080_CTRL_CMD_INTERNAL_GMMU_UNREGISTER_CLIENT_SHADOW_FAULT_BUFFER = 0x2080_0a9e, 4;
     NV2080_CTRL_CMD_INTERNAL_GMMU_COPY_RESERVED_SPLIT_GVASPACE_PDES_TO_SERVER = 0x2080_0a9f, 184;
-    NV2080_CTRL_CMD_FB_GET_INFO_V2 = 0x2080_1303, 444;
 }
 
 /// Bytes of the buffers for replayable faults, of what is kept beside its shadow, and the same for faults
@@ -44,10 +39,6 @@ static FAULT_BUFFERS: [[u8; 4]; 4] = [
 
 controls! {
     source "open-gpu-kernel-modules ctrl2080internal.h, ctrl2080fb.h";
-    /// What the memory system is like: caches, and no compression.
-    NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG on Subdevice,
-        size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>()
-        => Answer::Handler(ControlCall::MemorySystem(put_static_config));
     /// A buffer for counts of accesses. Nothing is counted.
     NV2080_CTRL_CMD_INTERNAL_UVM_REGISTER_ACCESS_CNTR_BUFFER on Subdevice,
         size::NV2080_CTRL_CMD_INTERNAL_UVM_REGISTER_ACCESS_CNTR_BUFFER => Answer::Acknowledged;
@@ -86,27 +77,10 @@ controls! {
     /// space. No channel is in it.
     NV2080_CTRL_CMD_INTERNAL_GMMU_COPY_RESERVED_SPLIT_GVASPACE_PDES_TO_SERVER on Subdevice,
         size::NV2080_CTRL_CMD_INTERNAL_GMMU_COPY_RESERVED_SPLIT_GVASPACE_PDES_TO_SERVER => Answer::Acknowledged;
-    /// Properties of VRAM by number: sizes, and how it is connected.
-    NV2080_CTRL_CMD_FB_GET_INFO_V2 on Subdevice, size::NV2080_CTRL_CMD_FB_GET_INFO_V2
-        => Answer::Handler(ControlCall::MemoryInfo(put_info));
 }
 
-/// Pages that compression would work on.
-const COMPRESSION_PAGE: (u32, u32) = (0x1_0000, 16);
-
-fn put_static_config(system: &MemorySystem, raw: &mut [u8]) {
-    let mut config = NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS::new_zeroed();
-    config.bUseRawModeComptaglineAllocation = 1;
-    config.bDisableCompbitBacking = (!system.stores_compression_bits).into();
-    config.bDisablePostL2Compression = (!system.compresses_behind_l2).into();
-    config.l2CacheSize = system.units.l2_bytes.into();
-    config.bFbpaPresent = 1;
-    (config.comprPageSize, config.comprPageShift) = COMPRESSION_PAGE;
-    config.ramType = system.units.ram_type;
-    config.ltcCount = system.units.partitions;
-    config.ltsPerLtcCount = system.units.partition_slices;
-    put(raw, &config);
-}
+/// Pages that compression would work on: bytes, and how many bits say a place in one.
+pub const COMPRESSION_PAGE: (u32, u32) = (0x1_0000, 16);
 
 fn put_partitionable(raw: &mut [u8]) -> Result<(), Status> {
     let asked: NV2080_CTRL_INTERNAL_MEMSYS_SET_PARTITIONABLE_MEM_PARAMS = parameters(raw);
@@ -136,7 +110,11 @@ mod info {
     pub const LTS_COUNT: u32 = 0x23;
 }
 
-fn put_info(known: &MemoryInfo, raw: &mut [u8]) -> Result<(), Status> {
+/// Writes properties of VRAM by number.
+///
+/// # Errors
+/// The list is longer than there is room for.
+pub fn put_info(known: &MemoryInfo, raw: &mut [u8]) -> Result<(), Status> {
     let kib = |bytes: u64| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
     put_list(raw, |entry| {
         let data = match entry.index {

@@ -3,16 +3,13 @@
 
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::numbers::numbers;
-use crate::abi::common::control::{
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO,
-    NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, put,
+use crate::abi::common::control::{NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, put};
+use crate::abi::nvidia::control::{
+    GLOBAL_SM_ID, GRAPHICS_ENGINES, NV2080_CTRL_INTERNAL_STATIC_GR_FLOORSWEEPING_MASKS,
+    NV2080_CTRL_INTERNAL_STATIC_GR_GLOBAL_SM_ORDER, NV2080_CTRL_INTERNAL_STATIC_GR_INFO,
+    NVXXXX_CTRL_XXX_INFO,
 };
-use crate::abi::r550_163::control::{
-    CONTEXT_BUFFER_IDS, GLOBAL_SM_ID, GR_INFO_MAX, GRAPHICS_ENGINES,
-    NV2080_CTRL_INTERNAL_STATIC_GR_FLOORSWEEPING_MASKS, NV2080_CTRL_INTERNAL_STATIC_GR_GLOBAL_SM_ORDER,
-    NV2080_CTRL_INTERNAL_STATIC_GR_INFO, NVXXXX_CTRL_XXX_INFO,
-};
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::table::{Answer, ControlCall, controls};
 use crate::abi::values::Graphics;
 
@@ -20,7 +17,6 @@ numbers! {
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CAPS = 0x2080_0a1f, 184;
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_GLOBAL_SM_ORDER = 0x2080_0a22, 23072;
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_FLOORSWEEPING_MASKS = 0x2080_0a26, 2368;
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO = 0x2080_0a2a, 3584;
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_ZCULL_INFO = 0x2080_0a2c, 320;
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_ROP_INFO = 0x2080_0a2e, 96;
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_PPC_MASKS = 0x2080_0a30, 384;
@@ -53,9 +49,6 @@ controls! {
     /// Which graphics and texture processing clusters there are.
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_FLOORSWEEPING_MASKS on Subdevice,
         size::NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_FLOORSWEEPING_MASKS => Answer::Handler(ControlCall::Graphics(put_masks));
-    /// Numbers about the graphics engine.
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO
-        => Answer::Handler(ControlCall::Graphics(put_info));
     /// The zcull memory: there is none to lay out.
     NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_ZCULL_INFO on Subdevice,
         size::NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_ZCULL_INFO => Answer::Zeroes;
@@ -87,10 +80,6 @@ controls! {
     /// Whether the GPU is cut into instances: it cannot be.
     NV2080_CTRL_CMD_INTERNAL_GPU_GET_SMC_MODE on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_GPU_GET_SMC_MODE
         => Answer::Zeroes;
-    /// How large the buffers of a context are, of every kind.
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO on Subdevice,
-        size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS<CONTEXT_BUFFER_IDS>>()
-        => Answer::Handler(ControlCall::ContextBuffers(put_context_buffers));
 }
 
 /// Writes what is known of the first engine, and nothing of the others.
@@ -99,9 +88,9 @@ fn put_first<T: IntoBytes + Immutable>(raw: &mut [u8], first: &T) {
     put(raw, first);
 }
 
-fn put_context_buffers(size: &u32, raw: &mut [u8]) {
-    let mut info =
-        NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS::<CONTEXT_BUFFER_IDS>::new_zeroed();
+/// Writes the buffers of a context, of every one of that many kinds.
+pub fn put_context_buffers<const IDS: usize>(size: &u32, raw: &mut [u8]) {
+    let mut info = NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS::<IDS>::new_zeroed();
     let [graphics, ..] = &mut info;
     for buffer in graphics {
         buffer.size = *size;
@@ -198,8 +187,9 @@ mod info {
 /// Subcontexts of a channel group. A driver that is told of none makes no channels.
 const SUBCONTEXTS: u32 = 64;
 
-fn put_info(units: &Graphics, raw: &mut [u8]) {
-    let mut list = NV2080_CTRL_INTERNAL_STATIC_GR_INFO::new_zeroed();
+/// Writes the numbers about the graphics engine that a version of so many knows.
+pub fn put_info<const COUNT: usize>(units: &Graphics, raw: &mut [u8]) {
+    let mut list = NV2080_CTRL_INTERNAL_STATIC_GR_INFO::<COUNT>::new_zeroed();
     for (index, entry) in (0..).zip(&mut list) {
         *entry = NVXXXX_CTRL_XXX_INFO { index, data: 0 };
     }
@@ -246,6 +236,3 @@ fn put_info(units: &Graphics, raw: &mut [u8]) {
     }
     put_first(raw, &list);
 }
-
-const _: () =
-    assert!(size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_INFO>() * GRAPHICS_ENGINES == 3584 && GR_INFO_MAX == 56);

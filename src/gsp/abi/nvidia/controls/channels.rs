@@ -1,11 +1,11 @@
 //! Controls of channels and groups of them.
 
-use super::numbers::numbers;
 use crate::abi::common::control::{parameters, put};
-use crate::abi::r550_163::control::{
+use crate::abi::nvidia::control::{
     NV_PFB_PRI_MMU_FAULT_INFO, NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS,
     NV2080_CTRL_INTERNAL_FIFO_GET_NUM_CHANNELS_PARAMS,
 };
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::table::{Answer, ControlCall, controls};
 use crate::abi::values::FaultOfChannel;
 use gpuvmk_chip::AccessKind;

@@ -2,64 +2,54 @@
 
 use zerocopy::FromZeros;
 
-use super::numbers::numbers;
-use crate::abi::common::control::{CONSTRUCTED_FALCON_INFO_PARAMS_SIZE, parameters, put};
-use crate::abi::r550_163::control::{
+use crate::abi::common::control::{parameters, put};
+use crate::abi::nvidia::control::{
     NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS, NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP,
     NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_INFO_INDEX, NV2080_CTRL_GSP_GET_FEATURES,
-    NV2080_CTRL_GSP_GET_FEATURES_PARAMS, NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS, NVXXXX_CTRL_XXX_INFO,
-    VERSION,
+    NV2080_CTRL_GSP_GET_FEATURES_PARAMS, NVXXXX_CTRL_XXX_INFO,
 };
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
 use crate::abi::values::{Identity, Names};
 
 numbers! {
     NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS = 0x0080_0294, 4;
-    NV2080_CTRL_CMD_GPU_GET_INFO_V2 = 0x2080_0102, 524;
     NV2080_CTRL_CMD_GPU_GET_NAME_STRING = 0x2080_0110, 132;
     NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING = 0x2080_0111, 64;
-    NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS = 0x2080_012f, 1024;
     NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION = 0x2080_0133, 8;
     NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO = 0x2080_013f, 136;
     NV2080_CTRL_CMD_GPU_GET_INFOROM_OBJECT_VERSION = 0x2080_014b, 5;
     NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE = 0x2080_017e, 8;
     NV2080_CTRL_CMD_GPU_GET_RESET_STATUS = 0x2080_01ab, 1;
     NV2080_CTRL_CMD_GPU_GET_DRAIN_AND_RESET_STATUS = 0x2080_01ae, 1;
-    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO = 0x2080_01b0, 1284;
     NV2080_CTRL_CMD_BIOS_GET_INFO_V2 = 0x2080_0810, 124;
-    NV2080_CTRL_CMD_INTERNAL_GPU_GET_CHIP_INFO = 0x2080_0a36, 88;
-    NV2080_CTRL_CMD_INTERNAL_GET_DEVICE_INFO_TABLE = 0x2080_0a40, 9220;
     NV2080_CTRL_CMD_INTERNAL_GPU_GET_USER_REGISTER_ACCESS_MAP = 0x2080_0a41, 8204;
     NV2080_CTRL_CMD_INTERNAL_BIF_GET_STATIC_INFO = 0x2080_0aac, 16;
-    NV2080_CTRL_CMD_INTERNAL_CONF_COMPUTE_GET_STATIC_INFO = 0x2080_0af3, 2;
     NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO = 0x2080_1803, 200;
     NV2080_CTRL_CMD_BUS_GET_INFO_V2 = 0x2080_1823, 420;
     NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS = 0x2080_182a, 104;
     NV2080_CTRL_CMD_BUS_GET_C2C_INFO = 0x2080_182b, 28;
-    NV2080_CTRL_CMD_GSP_GET_FEATURES = 0x2080_3601, 72;
 }
 
 /// Units of the GPU whose registers a driver finds by this table (`regBases`): graphics, timer, master,
 /// usermode. Those that it need not find have no base.
-const REG_BASES: [(usize, u32); 4] = [(1, 0x40_0000), (2, 0x9000), (3, 0), (4, 0xbb_0000)];
-const NO_BASE: u32 = u32::MAX;
+pub const REG_BASES: [u32; 16] = {
+    let mut bases = [u32::MAX; 16];
+    [bases[1], bases[2], bases[3], bases[4]] = [0x40_0000, 0x9000, 0, 0xbb_0000];
+    bases
+};
 
 controls! {
     source "open-gpu-kernel-modules ctrl0080gpu.h, ctrl2080gpu.h, ctrl2080bios.h, ctrl2080bus.h, ctrl2080gsp.h, ctrl2080internal.h";
     /// Which brand the card is sold under: none.
     NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS on Device, size::NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS => Answer::Zeroes;
-    /// Properties by number. Those that the driver does not know itself are 0.
-    NV2080_CTRL_CMD_GPU_GET_INFO_V2 on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_INFO_V2
-        => Answer::Handler(ControlCall::Computed(put_gpu_info));
     /// The name of the GPU.
     NV2080_CTRL_CMD_GPU_GET_NAME_STRING on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_NAME_STRING
         => Answer::Handler(ControlCall::Names(put_name));
     /// The name of the chip.
     NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING
         => Answer::Handler(ControlCall::Names(put_short_name));
-    /// Which memory is checked for errors: none.
-    NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS on Subdevice, size::NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS => Answer::Zeroes;
     /// Whether it will be.
     NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION on Subdevice, size::NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION
         => Answer::Zeroes;
@@ -76,26 +66,15 @@ controls! {
     /// How VRAM is cut between virtual functions: there are none.
     NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE on Subdevice, size::NV2080_CTRL_CMD_GPU_GET_VMMU_SEGMENT_SIZE
         => Answer::Zeroes;
-    /// Falcons that need context buffers. There are none.
-    NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO on Subdevice, CONSTRUCTED_FALCON_INFO_PARAMS_SIZE => Answer::Zeroes;
     /// What the VBIOS says by number. There is none.
     NV2080_CTRL_CMD_BIOS_GET_INFO_V2 on Subdevice, size::NV2080_CTRL_CMD_BIOS_GET_INFO_V2
         => Answer::Handler(ControlCall::Computed(|_| Err(Status::NotSupported)));
-    /// The GPU's numbers on the bus, and where some units have their registers.
-    NV2080_CTRL_CMD_INTERNAL_GPU_GET_CHIP_INFO on Subdevice, size_of::<NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS>()
-        => Answer::Handler(ControlCall::Identity(put_chip_info));
-    /// Units by their registers: a driver that leaves them to firmware needs none.
-    NV2080_CTRL_CMD_INTERNAL_GET_DEVICE_INFO_TABLE on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_GET_DEVICE_INFO_TABLE
-        => Answer::Zeroes;
     /// Which registers a program may have read and written for it: none.
     NV2080_CTRL_CMD_INTERNAL_GPU_GET_USER_REGISTER_ACCESS_MAP on Subdevice,
         size::NV2080_CTRL_CMD_INTERNAL_GPU_GET_USER_REGISTER_ACCESS_MAP => Answer::Zeroes;
     /// How the GPU is connected: by PCIe, without a link to a processor's memory.
     NV2080_CTRL_CMD_INTERNAL_BIF_GET_STATIC_INFO on Subdevice, size::NV2080_CTRL_CMD_INTERNAL_BIF_GET_STATIC_INFO
         => Answer::Zeroes;
-    /// Confidential computing: there is none.
-    NV2080_CTRL_CMD_INTERNAL_CONF_COMPUTE_GET_STATIC_INFO on Subdevice,
-        size::NV2080_CTRL_CMD_INTERNAL_CONF_COMPUTE_GET_STATIC_INFO => Answer::Zeroes;
     /// The BARs. A driver asks with what was on its stack, and believes any number of them.
     NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO on Subdevice, size_of::<NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS>()
         => Answer::Handler(ControlCall::Identity(put_bars));
@@ -107,32 +86,25 @@ controls! {
         size::NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS => Answer::Zeroes;
     /// The link to a processor's memory: there is none.
     NV2080_CTRL_CMD_BUS_GET_C2C_INFO on Subdevice, size::NV2080_CTRL_CMD_BUS_GET_C2C_INFO => Answer::Zeroes;
-    /// Which firmware runs, and what it can do: UVM's part.
-    NV2080_CTRL_CMD_GSP_GET_FEATURES on Subdevice, size_of::<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>()
-        => Answer::Handler(ControlCall::Computed(put_features));
 }
 
-fn put_features(raw: &mut [u8]) -> Result<(), Status> {
+/// Writes that the firmware of a version runs.
+pub fn put_features(version: &str, raw: &mut [u8]) {
     let mut features = NV2080_CTRL_GSP_GET_FEATURES_PARAMS::new_zeroed();
     (features.bValid, features.bDefaultGspRmGpu) = (1, 1);
     // Without it libraries have no managed memory.
     features.gspFeatures = NV2080_CTRL_GSP_GET_FEATURES::UVM_ENABLED.of(1);
-    features.firmwareVersion.iter_mut().zip(VERSION.bytes()).for_each(|(to, from)| *to = from);
+    features.firmwareVersion.iter_mut().zip(version.bytes()).for_each(|(to, from)| *to = from);
     put(raw, &features);
-    Ok(())
 }
 
-fn put_chip_info(identity: &Identity, raw: &mut [u8]) {
-    let mut info = NV2080_CTRL_INTERNAL_GPU_GET_CHIP_INFO_PARAMS::new_zeroed();
+/// The numbers of a function and of its board as a driver reads them from the configuration space.
+pub fn numbers(identity: &Identity) -> [u32; 2] {
     let number = |[vendor, device]: [u16; 2]| u32::from(device) << 16 | u32::from(vendor);
-    info.pciDeviceId = number([identity.pci.vendor, identity.pci.device]);
-    info.pciSubDeviceId = number([identity.pci.subsystem_vendor, identity.pci.subsystem]);
-    info.pciRevisionId = identity.pci.revision.into();
-    info.regBases = [NO_BASE; 16];
-    for (unit, base) in REG_BASES {
-        info.regBases.get_mut(unit).into_iter().for_each(|to| *to = base);
-    }
-    put(raw, &info);
+    [
+        number([identity.pci.vendor, identity.pci.device]),
+        number([identity.pci.subsystem_vendor, identity.pci.subsystem]),
+    ]
 }
 
 fn put_bars(identity: &Identity, raw: &mut [u8]) {
@@ -166,7 +138,7 @@ fn put_short_name(names: &Names, raw: &mut [u8]) {
 ///
 /// # Errors
 /// The list is longer than there is room for.
-pub(super) fn put_list(
+pub fn put_list(
     raw: &mut [u8],
     mut value: impl FnMut(NVXXXX_CTRL_XXX_INFO) -> NVXXXX_CTRL_XXX_INFO,
 ) -> Result<(), Status> {
@@ -183,7 +155,11 @@ pub(super) fn put_list(
     Ok(())
 }
 
-fn put_gpu_info(raw: &mut [u8]) -> Result<(), Status> {
+/// Writes properties of the GPU by number. Those that the driver does not know itself are 0.
+///
+/// # Errors
+/// The list is longer than there is room for.
+pub fn put_gpu_info(raw: &mut [u8]) -> Result<(), Status> {
     // The driver has the values of the others itself.
     put_list(raw, |entry| {
         if !NV2080_CTRL_GPU_INFO_INDEX::FORWARD_TO_PHYSICAL.is_set(entry.index) {

@@ -1,24 +1,19 @@
 //! Controls of copy engines.
 
-use zerocopy::FromZeros;
-
-use super::numbers::numbers;
 use crate::abi::common::control::{parameters, put};
-use crate::abi::r550_163::control::{
-    NV2080_CTRL_CE_CAPS as Caps, NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS, NV2080_CTRL_CE_GET_CAPS_V2_PARAMS,
-    NV2080_CTRL_CE_GET_CE_PCE_MASK_PARAMS,
+use crate::abi::nvidia::control::{
+    NV2080_CTRL_CE_CAPS as Caps, NV2080_CTRL_CE_GET_CAPS_V2_PARAMS, NV2080_CTRL_CE_GET_CE_PCE_MASK_PARAMS,
 };
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::status::Status;
 use crate::abi::table::{Answer, ControlCall, controls};
 use gpuvmk_chip::{Engine, EngineSet};
 
 numbers! {
     NV2080_CTRL_CMD_CE_GET_CE_PCE_MASK = 0x2080_2a02, 8;
-    NV2080_CTRL_CMD_CE_UPDATE_PCE_LCE_MAPPINGS = 0x2080_2a05, 152;
     NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB = 0x2080_2a06, 4;
     NV2080_CTRL_CMD_CE_GET_PHYSICAL_CAPS = 0x2080_2a07, 8;
     NV2080_CTRL_CMD_CE_GET_HUB_PCE_MASK = 0x2080_2a09, 132;
-    NV2080_CTRL_CMD_CE_GET_ALL_PHYSICAL_CAPS = 0x2080_2a0b, 136;
 }
 
 /// The masks of physical engines at 32 hubs, and at that of memory: six at the first, two at memory's, as the
@@ -35,9 +30,6 @@ controls! {
     /// Which physical engines are behind a copy engine: one of its own.
     NV2080_CTRL_CMD_CE_GET_CE_PCE_MASK on Subdevice, size::NV2080_CTRL_CMD_CE_GET_CE_PCE_MASK
         => Answer::Handler(ControlCall::Engines(put_physical));
-    /// Which are to be. The driver's choice changes nothing.
-    NV2080_CTRL_CMD_CE_UPDATE_PCE_LCE_MAPPINGS on Subdevice, size::NV2080_CTRL_CMD_CE_UPDATE_PCE_LCE_MAPPINGS
-        => Answer::Acknowledged;
     /// Which copy engines are not to be used: none.
     NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB on Subdevice, size::NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB => Answer::Zeroes;
     /// What a copy engine can do.
@@ -46,9 +38,6 @@ controls! {
     /// Which physical engines there are, hub by hub.
     NV2080_CTRL_CMD_CE_GET_HUB_PCE_MASK on Subdevice, size::NV2080_CTRL_CMD_CE_GET_HUB_PCE_MASK
         => Answer::Constant(HUBS.as_flattened());
-    /// What each copy engine can do.
-    NV2080_CTRL_CMD_CE_GET_ALL_PHYSICAL_CAPS on Subdevice, size::NV2080_CTRL_CMD_CE_GET_ALL_PHYSICAL_CAPS
-        => Answer::Handler(ControlCall::Engines(put_all_capabilities));
 }
 
 /// The copy engine of a client's number, if there is one.
@@ -89,15 +78,10 @@ fn put_capabilities(engines: &EngineSet, raw: &mut [u8]) -> Result<(), Status> {
     Ok(())
 }
 
-fn put_all_capabilities(engines: &EngineSet, raw: &mut [u8]) -> Result<(), Status> {
-    let mut all = NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS::new_zeroed();
-    for engine in engines.engines() {
-        let Engine::Copy(n) = engine else { continue };
-        if let Some(to) = all.capsTbl.get_mut(usize::from(n.get())) {
-            *to = capabilities(n.get());
-            all.present |= 1_u64.checked_shl(n.get().into()).unwrap_or(0);
-        }
-    }
-    put(raw, &all);
-    Ok(())
+/// What each copy engine can do, by its number.
+pub fn all_capabilities(engines: EngineSet) -> impl Iterator<Item = (u8, [u8; 2])> {
+    engines.engines().filter_map(|engine| match engine {
+        Engine::Copy(n) => Some((n.get(), capabilities(n.get()))),
+        _ => None,
+    })
 }

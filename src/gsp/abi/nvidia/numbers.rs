@@ -11,4 +11,4 @@ macro_rules! numbers {
         }
     };
 }
-pub(super) use numbers;
+pub(in crate::abi) use numbers;

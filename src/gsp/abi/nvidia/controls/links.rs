@@ -1,7 +1,7 @@
 //! Controls of NVLink: there are no links. A driver that is told of none asks for nothing else, whatever card
 //! the device's number belongs to.
 
-use super::numbers::numbers;
+use crate::abi::nvidia::numbers::numbers;
 use crate::abi::table::{Answer, controls};
 
 numbers! {

@@ -1,46 +1,14 @@
-//! Controls that number engines and sources of interrupts.
+//! The table of engines, with what NVIDIA's own modules want to know of them beside what nouveau does.
 
 use zerocopy::FromZeros;
 
 use crate::abi::common::control::{
     ENGINE_INFO_TYPE_ENG_DESC, ENGINE_INFO_TYPE_MC, ENGINE_INFO_TYPE_RM_ENGINE_TYPE,
-    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE, NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
-    NV2080_CTRL_FIFO_DEVICE_ENTRY, NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS,
-    NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS, put,
+    NV2080_CTRL_FIFO_DEVICE_ENTRY, NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS, put,
 };
-use crate::abi::common::controls::engines::first_device;
-use crate::abi::common::numbering::{Firsts, MemorySources, Numbering};
-use crate::abi::table::{Answer, ControlCall, controls};
+use crate::abi::common::numbering::{Firsts, Numbering};
 use crate::abi::values::{Device, Devices};
 use gpuvmk_chip::Engine;
-
-/// `MC_ENGINE_IDX_*`, and the firmware's own `RM_ENGINE_TYPE_*`: those of clients (`NV2080_ENGINE_TYPE_*`) up
-/// to COPY9. Later copy engines have none.
-static NUMBERING: Numbering = Numbering {
-    copies: 10,
-    gsp: 50,
-    display: 2,
-    display_low: None,
-    memory: Some(MemorySources {
-        cpu_doorbell: 73,
-        replayable_fault: 59,
-        replayable_fault_error: 62,
-        non_replayable_fault: 61,
-        non_replayable_fault_error: 63,
-        info_fault: 64,
-        access_counter: 60,
-    }),
-    sources: Firsts { graphics: 84, copy: 15, nvdec: 65, nvenc: 38, sec2: 47, nvjpg: 51, ofa: 81 },
-    types: Firsts {
-        graphics: 0x01,
-        copy: 0x09,
-        nvdec: 0x1d,
-        nvenc: 0x25,
-        sec2: 0x31,
-        nvjpg: 0x36,
-        ofa: 0x3e,
-    },
-};
 
 /// `ENG_DESC` of an engine: the number of its class among the driver's own objects, and its place.
 const CLASSES: Firsts<u32> = Firsts {
@@ -54,8 +22,6 @@ const CLASSES: Firsts<u32> = Firsts {
 };
 /// `ENG_DESC` of the engine that methods of software are for.
 const SOFTWARE: u32 = 0x95_a6f5;
-/// `RM_ENGINE_TYPE_SW`.
-const RM_ENGINE_TYPE_SW: u32 = 0x2d;
 
 const ENGINE_INFO_TYPE_MMU_FAULT_ID: usize = 4;
 const ENGINE_INFO_TYPE_RC_MASK: usize = 5;
@@ -78,24 +44,15 @@ const NONE: u32 = u32::MAX;
 /// Distance of the runlists' blocks of channel registers.
 const CHANNEL_RAM_STRIDE: u32 = 0x2_0000;
 
-controls! {
-    source "open-gpu-kernel-modules ctrl2080internal.h, ctrl2080fifo.h, engine_idx.h, gpu_engine_type.h, g_eng_desc_nvoc.h";
-    /// The engines, those of a runlist in a row, and that for methods of software last.
-    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE on Subdevice,
-        size_of::<NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS>()
-        => Answer::Handler(ControlCall::Devices { read: first_device, write: put_devices });
-    /// The vectors of the interrupt tree, by source, and which subtrees are whose.
-    NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE on Subdevice,
-        size_of::<NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS>()
-        => Answer::Handler(ControlCall::Interrupts(|sources, raw| NUMBERING.put_interrupts(sources, raw)));
-}
-
-fn put_devices(devices: &Devices, raw: &mut [u8]) {
+/// Writes a page of the table of engines, in a version's numbers: those of a runlist in a row, and that for
+/// methods of software last, whose number (`RM_ENGINE_TYPE_SW`) is `software`.
+pub fn put_devices(numbering: &Numbering, software: u32, devices: &Devices, raw: &mut [u8]) {
     let mut table = NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS::new_zeroed();
     table.baseIndex = devices.base;
-    let known = devices.devices.iter().filter(|device| NUMBERING.has(device.engine)).map(describe);
-    let software = (devices.base == 0).then(software);
-    for (to, from) in table.entries.iter_mut().zip(known.chain(software)) {
+    let known = devices.devices.iter().filter(|device| numbering.has(device.engine));
+    let known = known.map(|device| describe(numbering, device));
+    let last = (devices.base == 0).then(|| for_software(software));
+    for (to, from) in table.entries.iter_mut().zip(known.chain(last)) {
         *to = from;
         table.numEntries = table.numEntries.saturating_add(1);
     }
@@ -103,8 +60,8 @@ fn put_devices(devices: &Devices, raw: &mut [u8]) {
 }
 
 /// An engine, with what nouveau does not ask for.
-fn describe(device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
-    let mut entry = NUMBERING.device(device);
+fn describe(numbering: &Numbering, device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
+    let mut entry = numbering.device(device);
     let (class, instance) = CLASSES.of(device.engine);
     let runlist = u32::from(device.runlist);
     let fault = match device.engine {
@@ -126,11 +83,11 @@ fn describe(device: &Device) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
 }
 
 /// The engine for methods of software: the driver looks for it, and nothing runs on it.
-fn software() -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
+fn for_software(engine_type: u32) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
     let mut entry = NV2080_CTRL_FIFO_DEVICE_ENTRY::new_zeroed();
     let set = &mut entry.engineData;
     set[ENGINE_INFO_TYPE_ENG_DESC] = SOFTWARE << 8;
-    set[ENGINE_INFO_TYPE_RM_ENGINE_TYPE] = RM_ENGINE_TYPE_SW;
+    set[ENGINE_INFO_TYPE_RM_ENGINE_TYPE] = engine_type;
     set[ENGINE_INFO_TYPE_MMU_FAULT_ID] = NONE;
     set[ENGINE_INFO_TYPE_MC] = 0;
     set[ENGINE_INFO_TYPE_DEV_TYPE_ENUM] = NONE;

@@ -1,20 +1,19 @@
-//! `GspSystemInfo`: what a driver knows of the host.
+//! The beginning of `GspSystemInfo`: what a driver knows of the host. Versions have more or less behind it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::values::Host;
 use gpuvmk_chip::layout;
 
+/// Where the GPU's BARs are. A virtual GPU needs nothing of the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct GspSystemInfo {
     pub gpuPhysAddr: u64,
     pub gpuPhysFbAddr: u64,
     pub gpuPhysInstAddr: u64,
-    /// `nvDomainBusDeviceFunc` to the end: a virtual GPU needs nothing of it.
-    pub rest: [u8; 0x358],
 }
-layout!(GspSystemInfo, 0x370, gpuPhysInstAddr @ 0x10);
+layout!(GspSystemInfo, 0x18, gpuPhysInstAddr @ 0x10);
 
 /// Where the GPU is; nothing where `raw` is too short.
 pub fn decode(raw: &[u8]) -> Host {
