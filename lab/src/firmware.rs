@@ -11,7 +11,7 @@ use crate::apt::{self, Apt};
 use crate::cache::{Cache, CacheLock};
 use crate::chip::{Chip, GuestChip};
 use crate::kernel::KernelSeries;
-use crate::nvidia;
+use crate::nvidia::Release;
 
 /// Debian's package of NVIDIA's firmware; it is not free software.
 const PACKAGE: &str = "firmware-nvidia-graphics";
@@ -60,9 +60,11 @@ impl Firmware {
     /// The files for guests with this kernel; `gpuvmk` is the program that makes the stand-ins.
     pub fn files(self, cache: &Cache, gpuvmk: &Path, kernel: KernelSeries) -> Result<Vec<FirmwareFile>> {
         if self == Self::NvidiaDriver {
+            let release = Release::of(kernel)
+                .with_context(|| format!("No version of NVIDIA's driver is built for Linux {kernel}"))?;
             let mut files = stand_in(cache, gpuvmk)?;
-            files.retain(|file| file.path.starts_with(&format!("{VENDOR}/{}/", nvidia::VERSION)));
-            ensure!(!files.is_empty(), "gpuvmk makes no firmware for NVIDIA's driver {}", nvidia::VERSION);
+            files.retain(|file| file.path.starts_with(&format!("{VENDOR}/{}/", release.version)));
+            ensure!(!files.is_empty(), "gpuvmk makes no firmware for NVIDIA's driver {}", release.version);
             return Ok(files);
         }
         let Some(version) = kernel.gsp_firmware() else { return Ok(Vec::new()) };

@@ -6,13 +6,17 @@
 //!
 //! - the kernel modules `nvidia` and `nvidia-uvm`, from the source of `nvidia-open-kernel-dkms`, against the
 //!   headers of a kernel for which it builds as it comes ([`module`]);
-//! - below `/nvidia`, `nvidia-smi`, the libraries of CUDA and NVML, and Debian 13's C library ([`packages`]);
+//! - below `/nvidia`, `nvidia-smi`, the libraries of CUDA and NVML, and Debian's C library ([`packages`]);
 //! - below `/lib/firmware`, gpuvmk's stand-ins.
 //!
 //! The guest programs `smi` and `cuda` use them. See docs/nvidia.md.
 
 mod module;
 mod packages;
+mod release;
+
+use release::USUAL;
+pub use release::{RELEASES, Release};
 
 use std::env;
 use std::fs;
@@ -26,12 +30,12 @@ use crate::firmware::FirmwareFile;
 use crate::initramfs::{self, ImageFile};
 use crate::kernel::{GuestKernel, KernelSeries};
 
-/// The driver's version: that of Debian 13.
-pub const VERSION: &str = "550.163.01";
 /// What turns the packages off.
 pub const VARIABLE: &str = "GPUVMK_NVIDIA";
-/// The series of the kernel that the modules are built for.
-pub const SERIES: KernelSeries = KernelSeries::V6_12;
+/// The usual version: that of Debian 13.
+pub const VERSION: &str = USUAL.version;
+/// The series of the kernel that its modules are built for.
+pub const SERIES: KernelSeries = USUAL.series;
 /// A vGPU's memory: a CUDA context takes some 600 MiB of a GPU with as many multiprocessors as a GH100, for
 /// threads' own memory.
 pub const VRAM_MIB: u32 = 1024;
@@ -49,21 +53,29 @@ pub fn is_wanted() -> bool {
     env::var_os(VARIABLE).is_none_or(|value| value != "off")
 }
 
-/// Whether they are there already.
-pub fn is_there(cache: &Cache) -> bool {
-    is_wanted() && packages::built(cache).is_some()
+/// Whether those for a kernel's series are there already.
+pub fn is_there(cache: &Cache, series: KernelSeries) -> bool {
+    let release = Release::of(series).filter(|_| is_wanted());
+    release.is_some_and(|release| packages::built(cache, release).is_some())
 }
 
-/// The kernel with the modules, and an initramfs with these guest programs, this firmware, and all that the
-/// driver has beside its modules.
+/// The kernel of a series with the modules, and an initramfs with these guest programs, this firmware, and
+/// all that the driver has beside its modules.
 ///
 /// # Errors
-/// The packages are not wanted, cannot be had, or do not build.
-pub fn obtain(cache: &Cache, init: &Path, firmware: &[FirmwareFile]) -> Result<(GuestKernel, PathBuf)> {
+/// No version is built for that series; the packages are not wanted, cannot be had, or do not build.
+pub fn obtain(
+    cache: &Cache,
+    series: KernelSeries,
+    init: &Path,
+    firmware: &[FirmwareFile],
+) -> Result<(GuestKernel, PathBuf)> {
     ensure!(is_wanted(), "NVIDIA's driver is not to be fetched: {VARIABLE} is 'off'");
-    let folder = packages::obtain(cache)?;
+    let release = Release::of(series)
+        .with_context(|| format!("No version of NVIDIA's driver is built for Linux {series}"))?;
+    let folder = packages::obtain(cache, release)?;
     let damaged = || format!("{} is damaged: remove that folder and try again", folder.display());
-    let kernel = packages::kernel(&folder).with_context(damaged)?;
+    let kernel = packages::kernel(release, &folder).with_context(damaged)?;
     let mut files = Vec::new();
     for (place, program) in [(packages::LIBRARIES, true), (packages::PROGRAMS, true)] {
         for path in listed(&folder.join(place)).with_context(damaged)? {

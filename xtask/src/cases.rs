@@ -132,9 +132,15 @@ impl Case {
         self.guests.iter().map(|guest| (guest.kernel, guest.firmware))
     }
 
+    /// The series of the kernels for which NVIDIA's driver must have been fetched.
+    pub fn nvidia_kernels(&self) -> impl Iterator<Item = KernelSeries> + '_ {
+        let with_it = self.guests.iter().filter(|guest| guest.firmware == Firmware::NvidiaDriver);
+        with_it.map(|guest| guest.kernel)
+    }
+
     /// Whether NVIDIA's driver must have been fetched for it.
     pub fn needs_nvidia(&self) -> bool {
-        self.guests.iter().any(|guest| guest.firmware == Firmware::NvidiaDriver)
+        self.nvidia_kernels().next().is_some()
     }
 
     /// Whether NVIDIA's firmware must have been fetched for it.

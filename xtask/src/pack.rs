@@ -166,7 +166,7 @@ fn nouveau_guests(
 /// Guests with NVIDIA's own driver. Such a pack has parts of NVIDIA's: it is for who made it.
 fn nvidia_guests(cache: &Cache, init: &Path, gpuvmk: &Path, pack: &Pack) -> Result<GuestKernel> {
     let files = Firmware::NvidiaDriver.files(cache, gpuvmk, nvidia::SERIES)?;
-    let (kernel, image) = nvidia::obtain(cache, init, &files)?;
+    let (kernel, image) = nvidia::obtain(cache, nvidia::SERIES, init, &files)?;
     install(&image, &pack.initramfs())?;
     Ok(kernel)
 }

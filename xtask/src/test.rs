@@ -127,11 +127,12 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let debian = arguments.debian_firmware || Firmware::debian_is_there(&Cache::open()?);
     // Asked for by its name, it is fetched and built; once it is there, it belongs to what is usual.
     let named = arguments.names("nvidia") || arguments.only.iter().any(|part| part.contains("nvidia"));
-    let nvidia = named && nvidia::is_wanted() || nvidia::is_there(&Cache::open()?);
+    let nvidia_named = named && nvidia::is_wanted();
+    let cache = Cache::open()?;
     let cases: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| arguments.wants_case(case) && (debian || !case.needs_debian_firmware()))
-        .filter(|case| nvidia || !case.needs_nvidia())
+        .filter(|case| nvidia_named || case.nvidia_kernels().all(|series| nvidia::is_there(&cache, series)))
         .collect();
     if arguments.list {
         for case in &cases {

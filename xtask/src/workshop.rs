@@ -59,7 +59,7 @@ impl Workshop {
         for &(series, firmware) in kinds {
             let files = firmware.files(&cache, &gpuvmk, series)?;
             let guest = if firmware == Firmware::NvidiaDriver {
-                nvidia::obtain(&cache, &init, &files)?
+                nvidia::obtain(&cache, series, &init, &files)?
             } else {
                 let kernel = GuestKernel::obtain(&cache, series)?;
                 let image = initramfs::obtain(&cache, &kernel, &init, &files, &firmware.label())?;
@@ -83,7 +83,12 @@ impl Workshop {
 
     /// Which kernel each series is today.
     pub fn kernels(&self) -> BTreeMap<KernelSeries, &str> {
-        self.guests.iter().map(|((series, _), (kernel, _))| (*series, kernel.release.as_str())).collect()
+        // NVIDIA's driver has older kernels than others of the series, which count where there are any.
+        let with_it = |with: bool| {
+            self.guests.iter().filter(move |((_, firmware), _)| (*firmware == Firmware::NvidiaDriver) == with)
+        };
+        let guests = with_it(true).chain(with_it(false));
+        guests.map(|((series, _), (kernel, _))| (*series, kernel.release.as_str())).collect()
     }
 
     /// QEMU.

@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::chip::{Chip, GuestChip as _};
 use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
+use crate::nvidia::{RELEASES, Release};
 use crate::{guest_build, initramfs, nvidia, nvk};
 
 /// What Vulkan does: list, open, fill, copy and compute.
@@ -75,14 +76,12 @@ impl Plan {
     fn nvidia(options: &Options) -> Result<Self> {
         let chip = options.chip.unwrap_or(Chip::GH100);
         let kernel = options.kernel.unwrap_or(nvidia::SERIES);
-        if chip != Chip::GH100 {
-            bail!("NVIDIA's driver {} was tried on a GH100 alone: not on a {chip}", nvidia::VERSION);
-        }
-        if kernel != nvidia::SERIES {
+        ensure!(chip == Chip::GH100, "NVIDIA's driver was tried on a GH100 alone: not on a {chip}");
+        if Release::of(kernel).is_none() {
+            let built = RELEASES.map(|release| format!("{} for Linux {}", release.version, release.series));
             bail!(
-                "NVIDIA's driver {} is built for Linux {}, not for {kernel}: leave --kernel out",
-                nvidia::VERSION,
-                nvidia::SERIES
+                "NVIDIA's driver is built as {}, not for {kernel}: leave --kernel out",
+                built.join(", and ")
             );
         }
         ensure!(!options.vulkan, "Mesa's Vulkan needs nouveau: leave --vulkan or --driver out");
@@ -104,7 +103,8 @@ impl Plan {
         eprintln!("gpuvmk: building the guest programs");
         let init = guest_build::obtain(cache)?;
         if self.driver == GuestDriver::Nvidia {
-            return nvidia::obtain(cache, &init, &Firmware::NvidiaDriver.files(cache, gpuvmk, self.kernel)?);
+            let files = Firmware::NvidiaDriver.files(cache, gpuvmk, self.kernel)?;
+            return nvidia::obtain(cache, self.kernel, &init, &files);
         }
         let kernel = GuestKernel::obtain(cache, self.kernel)?;
         let firmware = Firmware::for_kernel(self.kernel);
@@ -166,6 +166,8 @@ mod tests {
         assert_eq!((nouveau.chip, nouveau.kernel), (Chip::GF100, Chip::GF100.usual_kernel()));
         let nvidia = Plan::new(&options(GuestDriver::Nvidia, None)).unwrap();
         assert_eq!((nvidia.chip, nvidia.kernel), (Chip::GH100, nvidia::SERIES));
+        let old = Options { kernel: Some(KernelSeries::V6_1), ..options(GuestDriver::Nvidia, None) };
+        assert_eq!(Plan::new(&old).unwrap().kernel, KernelSeries::V6_1);
     }
 
     #[test]
@@ -183,7 +185,7 @@ mod tests {
         let message = refusal(&options(GuestDriver::Nvidia, Some(Chip::GF100)));
         assert!(message.contains("GH100 alone: not on a GF100"), "{message}");
         let newest = Options { kernel: Some(KernelSeries::V7_2), ..options(GuestDriver::Nvidia, None) };
-        assert!(refusal(&newest).contains("for Linux 6.12, not for 7.2"));
+        assert!(refusal(&newest).contains("535.261.03 for Linux 6.1, not for 7.2"));
         let message = refusal(&Options { vulkan: true, ..options(GuestDriver::Nvidia, None) });
         assert!(message.contains("leave --vulkan or --driver out"), "{message}");
     }

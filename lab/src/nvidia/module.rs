@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::VERSION;
 use crate::apt;
 
 /// What must be there, and the package that has it.
@@ -29,12 +28,13 @@ pub(super) fn check_tools() -> Result<()> {
     Ok(())
 }
 
-/// The modules for the kernel `version`, whose headers are below `root` with the source.
-pub(super) fn build(root: &Path, version: &str) -> Result<Vec<PathBuf>> {
+/// The modules of the driver `driver` for the kernel `version`, whose headers are below `root` with the
+/// source.
+pub(super) fn build(root: &Path, driver: &str, version: &str) -> Result<Vec<PathBuf>> {
     let sources = root.join(SOURCES);
     let [output, common] =
         ["amd64", "common"].map(|part| sources.join(format!("linux-headers-{version}-{part}")));
-    let tree = sources.join(format!("nvidia-current-open-{VERSION}"));
+    let tree = sources.join(format!("nvidia-current-open-{driver}"));
     relocate(&output.join("Makefile"), &sources)?;
     eprintln!("gpuvmk: building NVIDIA's kernel modules (3 minutes on two processors)");
     let variable = |name: &str, value: &Path| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{SERIES, VERSION, module};
+use super::{Release, module};
 use crate::apt::{self, Apt, compare_versions};
 use crate::cache::Cache;
 use crate::kernel::{GuestKernel, module_tree};
@@ -21,16 +21,8 @@ const ORDER: &str = "order";
 const RELEASE: &str = "release";
 const IMAGE: &str = "vmlinuz";
 
-const ENTRY: &str = "nvidia-driver";
-/// Changes when what is kept does.
-const KEPT: &str = "550.163.01, layout 1";
-
-/// Where the driver comes from, and the components that hold it.
-const SUITE: &str = "trixie";
-/// Where the kernel comes from. The driver's source builds as shipped for kernels whose
-/// `pci_resize_resource()` has three arguments, as this suite's 6.12 has; that of Debian 13 itself has four.
-const KERNEL_SUITE: &str = "bookworm-backports";
-const MORE: [(&str, &str); 3] = [(SUITE, "contrib"), (SUITE, "non-free"), (KERNEL_SUITE, "main")];
+/// Components that hold the driver.
+const COMPONENTS: [&str; 2] = ["contrib", "non-free"];
 /// The driver, and the C library that it runs with.
 const DRIVER: [&str; 7] = [
     "nvidia-open-kernel-dkms",
@@ -41,14 +33,9 @@ const DRIVER: [&str; 7] = [
     "libc6",
     "libgcc-s1",
 ];
-/// The newest kernel for which it was built; of those from 6.12.107 on, the security archive's, 6.12.115 has
-/// four.
-const NEWEST_TRIED: &str = "6.12.95";
-/// The names of that suite's kernels of the series, and of the security archive's.
-const KERNELS: &str = r"^linux-image-6\.12\.[0-9]+\+deb12-amd64-unsigned$";
-
 /// Where libraries lie in a tree of unpacked packages, and which of them are kept.
-const TREES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current"];
+const TREES: [&str; 3] =
+    ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current"];
 const KEPT_LIBRARIES: [&str; 9] = [
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -65,61 +52,70 @@ const COMPILER: &str = "libnvidia-ptxjitcompiler.so.1";
 const SMI: &str = "usr/lib/nvidia/current/nvidia-smi";
 
 /// What a guest boots, if it is there.
-pub(super) fn built(cache: &Cache) -> Option<PathBuf> {
-    cache.entry(ENTRY, Some(KEPT))
+pub(super) fn built(cache: &Cache, release: &Release) -> Option<PathBuf> {
+    cache.entry(release.entry, Some(release.kept))
 }
 
 /// The same, made first if need be.
-pub(super) fn obtain(cache: &Cache) -> Result<PathBuf> {
-    if let Some(folder) = built(cache) {
+pub(super) fn obtain(cache: &Cache, release: &Release) -> Result<PathBuf> {
+    if let Some(folder) = built(cache, release) {
         return Ok(folder);
     }
     let lock = cache.lock()?;
-    cache.entry_or_build(&lock, ENTRY, KEPT, |folder| {
-        make(cache, folder).with_context(|| format!("No guest with NVIDIA's driver {VERSION}"))
+    cache.entry_or_build(&lock, release.entry, release.kept, |folder| {
+        make(cache, release, folder)
+            .with_context(|| format!("No guest with NVIDIA's driver {}", release.version))
     })
 }
 
 /// The kernel of such a folder.
-pub(super) fn kernel(folder: &Path) -> Result<GuestKernel> {
+pub(super) fn kernel(release: &Release, folder: &Path) -> Result<GuestKernel> {
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path).with_context(|| format!("Cannot read {}", path.display()))
     };
     let modules = read(ORDER)?.lines().map(|name| folder.join(MODULES).join(name)).collect();
-    let release = read(RELEASE)?.trim().to_owned();
-    Ok(GuestKernel { series: SERIES, release, image: folder.join(IMAGE), modules })
+    let name = read(RELEASE)?.trim().to_owned();
+    Ok(GuestKernel { series: release.series, release: name, image: folder.join(IMAGE), modules })
 }
 
-fn make(cache: &Cache, folder: &Path) -> Result<()> {
+fn make(cache: &Cache, of: &Release, folder: &Path) -> Result<()> {
     module::check_tools()?;
     eprintln!(
-        "gpuvmk: fetching NVIDIA's driver {VERSION} and a kernel from Debian's archive (190 MB). It is in contrib and \
+        "gpuvmk: fetching NVIDIA's driver {} and a kernel from Debian's archive ({} MB). It is in contrib and \
          non-free: the kernel modules' source is under the MIT and GPL licences, libraries and programs are NVIDIA's, \
          who allows their use and distribution as they are and nothing else (/usr/share/doc/*/copyright in them). \
          {}=off turns this off",
+        of.version,
+        of.megabytes,
         super::VARIABLE
     );
-    let apt = Apt::set_up_with(cache, &MORE)?;
-    let version = newest(&apt.names(KERNELS)?).context("The archive has no kernel for which it builds")?;
+    let more: Vec<_> = COMPONENTS
+        .iter()
+        .map(|component| (of.suite, *component))
+        .chain(of.kernel_suite.map(|suite| (suite, "main")))
+        .collect();
+    let apt = Apt::set_up_with(cache, &more)?;
+    let version = newest(&apt.names(of.kernels)?, of.newest_kernel)
+        .context("The archive has no kernel for which it builds")?;
     let (downloads, root) = (folder.join("download"), folder.join("root"));
     let kernel = [
         format!("linux-image-{version}-amd64-unsigned"),
         format!("linux-headers-{version}-amd64"),
         format!("linux-headers-{version}-common"),
-        format!("linux-kbuild-{version}"),
+        of.kbuild.map_or_else(|| format!("linux-kbuild-{version}"), str::to_owned),
     ];
-    let driver = DRIVER.map(|package| format!("{package}/{SUITE}"));
+    let driver = DRIVER.map(|package| format!("{package}/{}", of.suite));
     let wanted: Vec<&str> = kernel.iter().chain(&driver).map(String::as_str).collect();
     let packages = apt.download(&wanted, &downloads)?;
-    let shipped = packages.iter().any(|path| is_of_version(path));
-    ensure!(shipped, "Debian's {SUITE} has another version of the driver than {VERSION}");
+    let shipped = packages.iter().any(|path| is_of_version(path, of.version));
+    ensure!(shipped, "Debian's {} has another version of the driver than {}", of.suite, of.version);
     apt::unpack(&packages, &root, "NVIDIA's driver")?;
     fs::remove_dir_all(&downloads)?;
 
     let release = format!("{version}-amd64");
     let tree = module_tree(&root)?;
-    for module in module::build(&root, &version)? {
+    for module in module::build(&root, of.version, &version)? {
         let name = module.file_name().context("a module has no name")?;
         fs::copy(&module, tree.join("kernel").join(name)).context("Cannot keep a module")?;
     }
@@ -156,26 +152,27 @@ fn keep(root: &Path, folder: &Path) -> Result<()> {
 
 /// The version of the newest kernel among these packages for which the driver builds, such as
 /// `6.12.95+deb12`.
-fn newest(names: &[String]) -> Option<String> {
+fn newest(names: &[String], newest_tried: &str) -> Option<String> {
     let version =
         |name: &String| Some(name.strip_prefix("linux-image-")?.strip_suffix("-amd64-unsigned")?.to_owned());
     let fits = |version: &String| {
         let number = version.split('+').next().unwrap_or(version);
-        compare_versions(number, NEWEST_TRIED).is_le()
+        compare_versions(number, newest_tried).is_le()
     };
     names.iter().filter_map(version).filter(fits).max_by(|left, right| compare_versions(left, right))
 }
 
-/// Whether a package file is that of the modules' source, of our version.
-fn is_of_version(path: &Path) -> bool {
+/// Whether a package file is that of the modules' source, of this version.
+fn is_of_version(path: &Path, version: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(DRIVER[0])
         .and_then(|rest| rest.strip_prefix('_'))
-        .is_some_and(|rest| rest.starts_with(VERSION))
+        .is_some_and(|rest| rest.starts_with(version))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::RELEASES;
     use super::*;
 
     #[test]
@@ -184,13 +181,15 @@ mod tests {
             versions.iter().map(|version| format!("linux-image-{version}-amd64-unsigned")).collect()
         };
         let names = named(&["6.12.9+deb12", "6.12.95+deb12", "6.12.115+deb12"]);
-        assert_eq!(newest(&names).as_deref(), Some("6.12.95+deb12"));
-        assert_eq!(newest(&named(&["6.12.115+deb12"])), None, "the driver does not build for it");
+        assert_eq!(newest(&names, "6.12.95").as_deref(), Some("6.12.95+deb12"));
+        assert_eq!(newest(&named(&["6.12.115+deb12"]), "6.12.95"), None, "the driver does not build for it");
+        let names = named(&["6.1.0-9", "6.1.0-47", "6.1.0-50", "6.1.0-57"]);
+        assert_eq!(newest(&names, "6.1.0-50").as_deref(), Some("6.1.0-50"));
     }
 
     #[test]
     fn other_version_of_the_driver_is_told() {
-        let of = |name: &str| is_of_version(Path::new(name));
+        let of = |name: &str| is_of_version(Path::new(name), "550.163.01");
         assert!(of("/a/nvidia-open-kernel-dkms_550.163.01-2_amd64.deb"));
         assert!(!of("/a/nvidia-open-kernel-dkms_570.1-1_amd64.deb"));
         assert!(!of("/a/libcuda1_550.163.01-2_amd64.deb"));
@@ -201,8 +200,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(ORDER), "nvidia.ko\nnvidia_uvm.ko\n").unwrap();
         fs::write(folder.path().join(RELEASE), "6.12.95+deb12-amd64").unwrap();
-        let kernel = kernel(folder.path()).unwrap();
-        assert_eq!(kernel.release, "6.12.95+deb12-amd64");
+        let [usual, _] = RELEASES;
+        let kernel = kernel(usual, folder.path()).unwrap();
+        assert_eq!((kernel.release.as_str(), kernel.series), ("6.12.95+deb12-amd64", usual.series));
         assert!(kernel.modules[1].ends_with("modules/nvidia_uvm.ko"));
     }
 }

@@ -130,3 +130,14 @@ pub const NVIDIA: &[&str] = &[
     "smi:busy=1:memory=2048",
     "smi:persist=1",
 ];
+
+/// The same for 535.261.03, whose libraries do not learn from a virtual GPU how busy it is.
+pub const NVIDIA_535: &[&str] = &[
+    "smi:times=2",
+    "cuda",
+    "cuda:checks=fault",
+    "cuda",
+    "cuda:processes=2:checks=copy,sums",
+    "smi:busy=1:use=0:memory=2048",
+    "smi:persist=1",
+];
