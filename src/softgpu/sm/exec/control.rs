@@ -167,7 +167,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
     Ok(Flow::Set)
 }
 
-/// Lanes of `taken` go to `target`, the others on, and these first: so does an H200.
+/// Lanes of `taken` go to `target`, and these first, the others on. An H200 has the others go on first: with
+/// that a cooperative grid of NVIDIA's driver does not end here, why is not known.
 #[inline(always)]
 fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
     if taken == 0 {
@@ -176,7 +177,7 @@ fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
         warp.group.pc = target;
     } else {
         warp.group.pc = next;
-        warp.part(target, taken);
+        warp.branch(target, taken);
     }
 }
 
