@@ -269,7 +269,9 @@ pub enum Detail {
     Barrier(u8),
     /// A convergence barrier that is cleared when it was read.
     TakenBarrier(u8),
-    /// Where all lanes go if one wants to (BRA.ANY).
+    /// Where all lanes go if all want to (BRA.U).
+    AllLanes(i64),
+    /// Where all lanes go if one wants to (BRA.U.ANY).
     AnyLane(i64),
     /// Where all lanes go if one wants to, and one of a mask, which is the first operand, does not want to
     /// with them (BRA.DIV).

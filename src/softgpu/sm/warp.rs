@@ -240,6 +240,7 @@ impl Warp {
 
     /// Splits `mask` off the running group: it goes on at `pc`, the others wait for their turn where they
     /// are.
+    #[cfg(test)]
     pub fn branch(&mut self, pc: u64, mask: u32) {
         let rest = self.group.mask & !mask;
         if rest != 0 {

@@ -98,6 +98,7 @@ const SHAPES: &[Made] = &[
     ("orders_gathering", orders::gathering),
     ("orders_ending", orders::ending),
     ("orders_divergent", orders::divergent),
+    ("places_uniform", places::uniform),
     ("local_negative", memory::negative),
     ("words_lanes_written", states::lanes_written),
 ];

@@ -44,6 +44,11 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             let taken = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
+        (O::Bra, Detail::AllLanes(distance)) => {
+            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let taken = if wanted == warp.group.mask { wanted } else { 0 };
+            branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
+        }
         (O::Bra, Detail::AnyLane(distance)) => {
             let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
             let taken = if wanted == 0 { 0 } else { warp.group.mask };
@@ -167,8 +172,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
     Ok(Flow::Set)
 }
 
-/// Lanes of `taken` go to `target`, and these first, the others on. An H200 has the others go on first: with
-/// that a cooperative grid of NVIDIA's driver does not end here, why is not known.
+/// Lanes of `taken` go to `target`, the others on, and these first: so does an H200.
 #[inline(always)]
 fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
     if taken == 0 {
@@ -177,7 +181,7 @@ fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
         warp.group.pc = target;
     } else {
         warp.group.pc = next;
-        warp.branch(target, taken);
+        warp.part(target, taken);
     }
 }
 

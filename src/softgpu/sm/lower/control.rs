@@ -24,6 +24,11 @@ pub(super) fn is_divergent(instruction: &Instruction) -> bool {
     instruction.has(Kind::Branch) && matches!(instruction.get(), Branch::Divergent)
 }
 
+/// True for BRA.U.
+fn is_uniform(instruction: &Instruction) -> bool {
+    instruction.has(Kind::Branch) && matches!(instruction.get(), Branch::Uniform)
+}
+
 /// The details of one of these; none if that is not executed.
 pub(super) fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
     Some(match op.opcode {
@@ -49,6 +54,7 @@ pub(super) fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
                     Detail::AnyLane(distance)
                 }
                 Some(Operand::Target(distance)) if is_divergent(instruction) => Detail::Divergent(distance),
+                Some(Operand::Target(distance)) if is_uniform(instruction) => Detail::AllLanes(distance),
                 Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
                 Some(Operand::Absolute(address)) => Detail::Target(address.cast_signed()),
                 _ => Detail::Target(0),

@@ -22,6 +22,11 @@ pub(super) fn branch() -> Word {
     word(0x947, WHEN, WAIT)
 }
 
+/// BRA.U label.
+pub(super) fn branch_if_all() -> Word {
+    word(0x947, WHEN | 1 << 32, WAIT)
+}
+
 /// BRA.U.ANY label.
 pub(super) fn branch_if_any() -> Word {
     word(0x947, WHEN | 1 << 32 | 1 << 84, WAIT)

@@ -1,5 +1,6 @@
 //! Programs whose control goes to addresses: calls, jumps, tables, and where an instruction lies.
 
+use gpuvmk_isa::Word;
 use gpuvmk_isa::warp_state::MACTIVE;
 
 use super::assembler::{Assembler, FREE, LANE, Label};
@@ -226,10 +227,20 @@ pub(super) fn divergent(asm: &mut Assembler) {
 
 /// BRA.U.ANY: all go where one wants to.
 pub(super) fn any(asm: &mut Assembler) {
+    together(asm, c::branch_if_any());
+}
+
+/// BRA.U: all go where all want to. NVIDIA's start of a cooperative grid has such.
+pub(super) fn uniform(asm: &mut Assembler) {
+    together(asm, c::branch_if_all());
+}
+
+/// A branch that all lanes take, or none does.
+fn together(asm: &mut Assembler, branch: Word) {
     for (what, guard) in [("P0", 0), ("P1", 1), ("PT", 7), ("none", 15)] {
         let there = asm.label();
         asm.put(t::move_immediate(SUM, 1));
-        asm.near_if(guard, c::branch_if_any(), there);
+        asm.near_if(guard, branch, there);
         asm.put(t::move_immediate(SUM, 2));
         asm.place(there);
         asm.put(c::gather_all());
@@ -242,7 +253,7 @@ pub(super) fn any(asm: &mut Assembler) {
     for (what, guard) in [("even, P0", 0), ("even, P1", 1)] {
         let there = asm.label();
         asm.put(t::move_immediate(SUM, 1));
-        asm.near_if(guard, c::branch_if_any(), there);
+        asm.near_if(guard, branch, there);
         asm.put(t::move_immediate(SUM, 2));
         asm.place(there);
         asm.put(t::wait());
