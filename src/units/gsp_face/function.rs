@@ -95,7 +95,8 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         Self { backend, core, worker: Worker::default(), who }
     }
 
-    fn gsp_config(backend: &B, config: &GspFaceConfig) -> GspConfig {
+    /// What GSP knows of a function with this back.
+    pub(super) fn gsp_config(backend: &B, config: &GspFaceConfig) -> GspConfig {
         GspConfig {
             hal: config.hal.gsp,
             vram: backend.vram_size(),

@@ -6,6 +6,7 @@ use super::events::write_fault;
 use super::*;
 use crate::DriverCounters;
 use gpuvmk_backend::testing::BackCall;
+use gpuvmk_chip::TextureClusters;
 use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gsp::regs::{gsp, gsp_core, vram_size};
 
@@ -176,4 +177,16 @@ fn timer_counts_from_what_was_set_and_user_mode_reads_it() {
     gpu.clock.advance(0x100);
     assert_eq!((gpu.rd(0x9410), gpu.rd(0x9400)), (2, 0x140));
     assert_eq!((gpu.rd(0xbb_0084), gpu.rd(0xbb_0080)), (2, 0x140));
+}
+
+/// A card has fewer than its chip: only its back knows.
+#[test]
+fn gsp_tells_of_the_clusters_that_the_back_has() {
+    let (back, config) = (back(VRAM), GspFaceConfig::of(&GH100));
+    assert_eq!(GspFunction::gsp_config(&back, &config).graphics, None, "all that the chip has");
+
+    back.set_texture_clusters(TextureClusters::of(&[9, 7]));
+
+    let graphics = GspFunction::gsp_config(&back, &config).graphics;
+    assert_eq!(graphics, Some(TextureClusters::of(&[9, 7])));
 }
