@@ -21,12 +21,13 @@ use std::path::Path;
 use modules::{Imports, imports};
 
 /// Crates of `src` in which no files import each other in circles. `.` is the program: `config` and `cli`.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 27] = [
     ".",
     "aggregator",
     "backend",
     "chip",
     "control_client",
+    "display",
     "fifo_virt",
     "frontend",
     "gpu",
