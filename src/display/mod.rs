@@ -12,7 +12,9 @@ mod compose;
 mod edid;
 mod frame;
 mod mode;
+mod png;
 mod scanout;
+mod tiles;
 
 pub use compose::{ComposeError, Composed, Composer};
 pub use edid::{EDID_BYTES, Edid};
@@ -21,8 +23,10 @@ pub use mode::{
     Axis, Mode, ModeError, ModeTextError, PIXEL_CLOCK_MAX, PixelClock, Polarity, Size, SizeError, Timing,
     modes,
 };
+pub use png::{PngError, write_png};
 pub use scanout::{
     Address, Blend, Cursor, CursorFormat, CursorSide, DestinationFactor, Format, Layout, Lut, LutEncoding,
     LutEntries, LutTable, MemoryName, Point, READ_MAX, ReadBytes, ReadError, Scanout, SourceFactor, Surface,
     Viewport, WINDOWS_MAX, Window,
 };
+pub use tiles::{Rectangle, TILE, Tiles};
