@@ -14,7 +14,9 @@ mod frame;
 mod mode;
 mod png;
 mod scanout;
+mod source;
 mod tiles;
+mod watch;
 
 pub use compose::{ComposeError, Composed, Composer};
 pub use edid::{EDID_BYTES, Edid};
@@ -29,4 +31,6 @@ pub use scanout::{
     LutEntries, LutTable, MemoryName, Point, READ_MAX, ReadBytes, ReadError, Scanout, SourceFactor, Surface,
     Viewport, WINDOWS_MAX, Window,
 };
+pub use source::{FrameSource, Looking, Picture, Wake};
 pub use tiles::{Rectangle, TILE, Tiles};
+pub use watch::{FRAME_TIME, Head, Watch, WatchCounts};
