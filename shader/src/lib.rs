@@ -1,3 +1,4 @@
-//! Cubins: what NVIDIA's compilers make, read for the tools and tests that run kernels.
+//! Cubins: what NVIDIA's compilers make, read for the tools and tests that run kernels; and memory for these.
 
 pub mod cubin;
+pub mod memory;

@@ -3,7 +3,6 @@
 
 mod argument;
 mod disassembly;
-mod memory;
 mod run;
 
 use std::fs;

@@ -53,6 +53,19 @@ impl Areas {
         self.add(&words, true)
     }
 
+    /// Puts bytes at an address: whole words of an area. False if they are none.
+    pub fn put(&self, address: u64, bytes: &[u8]) -> bool {
+        let words = words_of(bytes);
+        let addresses = (address..).step_by(4);
+        words.iter().zip(addresses).all(|(word, at)| self.write(at, *word, Access::Write).is_ok())
+    }
+
+    /// Bytes from an address on. `None`: they are not of one area.
+    pub fn part(&self, address: u64, count: usize) -> Option<Vec<u8>> {
+        let at = usize::try_from(address.checked_sub(FIRST)? % APART).ok()?;
+        Some(self.bytes(address).get(at..)?.get(..count)?.to_vec())
+    }
+
     /// The bytes of the area at an address.
     pub fn bytes(&self, address: u64) -> Vec<u8> {
         let area = self.areas.get(index(address));

@@ -12,9 +12,10 @@ use gpuvmk_isa::Arch;
 use gpuvmk_sm::{Constants, Grid, Launch, LocalMemory, Observer, Progress, Started, Step};
 
 use crate::argument::Argument;
-use crate::memory::{Areas, words_of};
+
 use checks::Checks;
 use gpuvmk_shader::cubin::{Kernel, Placed};
+use gpuvmk_shader::memory::{Areas, words_of};
 use trace::Trace;
 
 /// Where generic addresses of shared and of local memory begin.

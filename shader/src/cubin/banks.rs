@@ -1,6 +1,6 @@
 //! Constant banks of a launch, as NVIDIA's driver fills them.
 
-use super::Kernel;
+use super::{Kernel, Parameter};
 
 /// Where bank 0 has the sizes of block and grid.
 const BLOCK_AT: usize = 0x00;
@@ -63,6 +63,19 @@ impl Kernel {
             }
         }
         banks
+    }
+
+    /// Arguments for its parameters, each cut to its parameter's size. `None`: there are more or fewer, or a
+    /// parameter is larger.
+    #[must_use]
+    pub fn arguments(&self, values: &[u64]) -> Option<Vec<(u16, Vec<u8>)>> {
+        let whole = |(value, parameter): (&u64, &Parameter)| {
+            let size = usize::try_from(parameter.size).ok()?;
+            Some((parameter.offset, value.to_le_bytes().get(..size)?.to_vec()))
+        };
+        (values.len() == self.parameters.len())
+            .then(|| values.iter().zip(&self.parameters).map(whole).collect())
+            .flatten()
     }
 
     /// Bytes of local memory of a thread, which end at address 2^24.

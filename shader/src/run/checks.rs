@@ -10,7 +10,7 @@ use gpuvmk_isa::{Arch, decode};
 use gpuvmk_sm::Step;
 
 use super::trace::word;
-use crate::memory::Areas;
+use gpuvmk_shader::memory::Areas;
 use scoreboards::Scoreboards;
 use shared::Shared;
 

@@ -1,5 +1,6 @@
 //! What a launch puts into memory and into the command stream.
 
+use gpuvmk_chip::qmd::layout::Layout;
 use gpuvmk_chip::qmd::{self, Qmd};
 
 use crate::target::Target;
@@ -10,6 +11,8 @@ pub const CLASS: u32 = 0xcbc0;
 
 /// SET_OBJECT, of every class.
 pub const SET_OBJECT: u16 = 0x0000;
+/// WAIT_FOR_IDLE, of every class.
+pub const WAIT_FOR_IDLE: u16 = 0x0110;
 /// NVCBC0_INVALIDATE_SHADER_CACHES.
 pub const INVALIDATE_SHADER_CACHES: u16 = 0x021c;
 /// NVCBC0_SET_SHADER_SHARED_MEMORY_WINDOW_A and _B.
@@ -28,9 +31,19 @@ const NO_CHECK: u64 = 1;
 /// CWD_MEMBAR_TYPE_L1_SYSMEMBAR.
 const L1_SYSMEMBAR: u64 = 1;
 
+/// Bits between constant banks' fields.
+const BANK_STRIDE: u16 = 64;
+
+/// Threads of a warp; what an SM of Hopper has room for (CUDA C++ Programming Guide, "Compute Capabilities").
+const WARP: u32 = 32;
+const MOST_THREADS: u64 = 2048;
+const MOST_BLOCKS: u64 = 32;
+const MOST_REGISTERS: u64 = 1 << 16;
+
 /// Windows of the generic address space for shared and local memory: where no mapping is.
-const SHARED_WINDOW: u64 = 0x7294_0000_0000;
-const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
+pub const SHARED_WINDOW: u64 = 0x7294_0000_0000;
+/// See above.
+pub const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
 
 /// Bytes of constant bank 0 that a launch uses.
 pub const CONSTANTS_SIZE: u32 = 0x400;
@@ -142,6 +155,33 @@ pub fn launch(
     Ok(Launch { constants, qmd, methods })
 }
 
+/// Gives a launch a constant bank of so many bytes, a multiple of 16.
+#[must_use]
+pub fn with_bank(qmd: Qmd, layout: &Layout, number: u16, address: u64, size: u64) -> Qmd {
+    let banks = layout.banks;
+    let mut place = banks.address;
+    place.lower = place.lower.element(number, BANK_STRIDE);
+    place.upper = place.upper.map(|bits| bits.element(number, BANK_STRIDE));
+    qmd.with(banks.valid.0.element(number, banks.valid.1), 1)
+        .with(banks.invalidate.0.element(number, banks.invalidate.1), 1)
+        .with_number(place, address)
+        .with(banks.size.element(number, BANK_STRIDE), size >> 4)
+}
+
+/// Configures an SM with shared memory for as many blocks of a kernel as it runs at once: by their threads,
+/// registers and shared memory.
+#[must_use]
+pub fn with_room_for_blocks(qmd: Qmd, kernel: &Kernel, threads: u32) -> Qmd {
+    let threads = u64::from(threads.max(1).next_multiple_of(WARP));
+    let registers = u64::from(kernel.registers.max(1).next_multiple_of(8)) * threads;
+    let blocks = (MOST_THREADS / threads).min(MOST_REGISTERS / registers).clamp(1, MOST_BLOCKS);
+    let bytes = u64::from(kernel.shared.next_multiple_of(128)) * blocks;
+    let configs = kernel.target.shared_configs;
+    let fits = configs.iter().find(|kib| **kib * 1024 >= bytes).or(configs.last());
+    let [_, wanted, _] = kernel.target.layout.shared_config;
+    qmd.with(wanted, fits.map_or(0, |kib| shared_field(*kib)))
+}
+
 /// Constant bank 0: block and grid dimensions first, parameters where the target has them. The rest is 0:
 /// kernels without a stack and without generic addresses read nothing else of it but a memory descriptor,
 /// which may be 0.
@@ -243,6 +283,30 @@ mod tests {
         assert_eq!(shared_config(SM90.matrix_product.shared), Some(3));
         assert_eq!(shared_config(9 << 10), Some(5));
         assert_eq!(shared_config(300 << 10), None);
+    }
+
+    #[test]
+    fn wanted_shared_memory_is_that_of_all_blocks_that_run_at_once() {
+        let wanted = |shared, registers, threads| {
+            let kernel = Kernel { shared, registers, ..SM90.spin };
+            let qmd = with_room_for_blocks(Qmd::new(kernel.target.layout), &kernel, threads);
+            qmd.get(kernel.target.layout.shared_config[1])
+        };
+        // Eight blocks of 256 threads, or two by their registers; 32 of 32; one of what is more than there is.
+        assert_eq!(wanted(3 << 10, 32, 256), shared_field(32));
+        assert_eq!(wanted(9 << 10, 128, 256), shared_field(32));
+        assert_eq!(wanted(4 << 10, 16, 32), shared_field(132));
+        assert_eq!(wanted(200 << 10, 32, 256), shared_field(228));
+        assert_eq!(wanted(0, 32, 256), shared_field(8));
+    }
+
+    #[test]
+    fn constant_bank_has_place_size_and_is_valid() {
+        let layout = SM90.spin.target.layout;
+        let qmd = with_bank(Qmd::new(layout), layout, 3, 0x1_2345_6780, 0x240);
+        let banks = layout.banks;
+        assert!(qmd.is_set(banks.valid.0.element(3, banks.valid.1)) && !qmd.is_set(banks.valid.0));
+        assert_eq!(qmd.get(banks.size.element(3, BANK_STRIDE)), 0x24);
     }
 
     #[test]
