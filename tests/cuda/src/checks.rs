@@ -3,9 +3,12 @@
 
 mod busy;
 mod costs;
+mod crowd;
 mod kernels;
+mod latencies;
 mod planes;
 mod streams;
+mod table;
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -22,7 +25,7 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 23] = [
+const CHECKS: [(&str, Check); 30] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -46,6 +49,13 @@ const CHECKS: [(&str, Check); 23] = [
     (BUSY, busy::run),
     ("allocations", costs::allocations),
     ("launches", costs::launches),
+    ("table", table::small),
+    ("table-full", table::full),
+    ("crowd", crowd::full),
+    ("crowd-small", crowd::small),
+    ("latencies", latencies::launches),
+    ("copies", latencies::copies),
+    ("touch", latencies::touch),
 ];
 
 /// The check that ends its process's use of the GPU.
@@ -53,8 +63,20 @@ const FAULT: &str = "fault";
 /// The check that ends when the program's input does, and is no part of all.
 const BUSY: &str = "busy";
 
-/// Those that are no part of all: the last ones are for others who count what they cost.
-const APART: [&str; 4] = [FAULT, BUSY, "allocations", "launches"];
+/// Those that are no part of all: the last ones are for others who count what they cost, or measure.
+const APART: [&str; 11] = [
+    FAULT,
+    BUSY,
+    "allocations",
+    "launches",
+    "table",
+    "table-full",
+    "crowd",
+    "crowd-small",
+    "latencies",
+    "copies",
+    "touch",
+];
 
 /// A kernel in CUDA's intermediate code.
 const SUMS: &str = concat!(include_str!("sums.ptx"), "\0");

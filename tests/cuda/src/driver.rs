@@ -70,6 +70,7 @@ functions! {
     "cuMemcpyHtoD_v2" memcpy_to_device(Address, *const c_void, usize);
     "cuMemcpyDtoH_v2" memcpy_to_host(*mut c_void, Address, usize);
     "cuMemcpyDtoD_v2" memcpy_on_device(Address, Address, usize);
+    "cuMemcpyDtoDAsync_v2" memcpy_on_device_async(Address, Address, usize, Handle);
     "cuMemcpyHtoDAsync_v2" memcpy_to_device_async(Address, *const c_void, usize, Handle);
     "cuMemcpyDtoHAsync_v2" memcpy_to_host_async(*mut c_void, Address, usize, Handle);
     "cuMemsetD32_v2" memset_words(Address, c_uint, usize);

@@ -7,6 +7,7 @@
 
 mod checks;
 mod driver;
+mod gpu;
 mod options;
 mod stdout;
 

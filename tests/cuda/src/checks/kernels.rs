@@ -69,7 +69,8 @@ pub fn product(context: &Rc<Context>) -> Result<Figures> {
     let result = DeviceMemory::allocate(context, SIDE * SIDE * 4)?;
     result.fill_words(u32::MAX)?;
     let blocks = u32::try_from(SIDE / TILE)?;
-    let shape = Shape { blocks: [blocks; 2], threads: [u32::try_from(TILE)?; 2] };
+    let tile = u32::try_from(TILE)?;
+    let shape = Shape { blocks: [blocks, blocks, 1], threads: [tile, tile, 1] };
     let parameters = [one.address(), two.address(), result.address(), SIDE as u64];
     module.kernel(c"product")?.launch(shape, &parameters)?;
     context.synchronize()?;

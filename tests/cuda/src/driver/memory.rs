@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
 
 use anyhow::{Result, ensure};
 
@@ -56,11 +57,18 @@ impl DeviceMemory {
 
     /// All of it.
     pub fn read(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.size];
+        self.read_part(0, self.size)
+    }
+
+    /// So many bytes of it.
+    pub fn read_part(&self, at: usize, count: usize) -> Result<Vec<u8>> {
+        let end = at.checked_add(count);
+        ensure!(end.is_some_and(|end| end <= self.size), "{count} bytes at {at} are not in {}", self.size);
+        let mut bytes = vec![0; count];
         let functions = &self.context.driver.functions;
-        // SAFETY: as many bytes are written as there is room for.
-        let status =
-            unsafe { (functions.memcpy_to_host)(bytes.as_mut_ptr().cast(), self.address, self.size) };
+        let address = self.address.saturating_add(u64::try_from(at)?);
+        // SAFETY: as many bytes are written as there is room for, and read as there are behind that place.
+        let status = unsafe { (functions.memcpy_to_host)(bytes.as_mut_ptr().cast(), address, count) };
         self.context.driver.check("cuMemcpyDtoH", status)?;
         Ok(bytes)
     }
@@ -112,6 +120,16 @@ impl DeviceMemory {
         self.context.driver.check("cuMemcpyDtoHAsync", status)
     }
 
+    /// Has all of another's bytes copied there, some time.
+    pub fn copy_later(&self, other: &Self, stream: &Stream) -> Result<()> {
+        ensure!(other.size <= self.size, "{} bytes are more than {}", other.size, self.size);
+        let functions = &self.context.driver.functions;
+        let (to, from, size) = (self.address, other.address, other.size);
+        // SAFETY: both are as large as is said, and outlive the stream's work, for which the caller waits.
+        let status = unsafe { (functions.memcpy_on_device_async)(to, from, size, stream.handle()) };
+        self.context.driver.check("cuMemcpyDtoDAsync", status)
+    }
+
     /// Gives it back, and says whether that went well.
     pub fn free(self) -> Result<()> {
         let memory = std::mem::ManuallyDrop::new(self);
@@ -140,6 +158,24 @@ impl PinnedMemory {
         // SAFETY: the allocation has that many bytes, and nobody else uses them yet.
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, size) };
         Ok(Self { context: Rc::clone(context), start, size })
+    }
+
+    /// Where it lies, for the device as for this process.
+    pub fn address(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Its first word, which the device may write meanwhile.
+    pub fn first(&self) -> &AtomicU32 {
+        assert!(self.size >= 4, "no word");
+        // SAFETY: the allocation begins a page, has a word, and lives as long as is borrowed; both sides use
+        // it as a whole.
+        unsafe { AtomicU32::from_ptr(self.start.cast()) }
     }
 
     /// Its bytes. The device must not use them meanwhile.

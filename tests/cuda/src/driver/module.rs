@@ -22,13 +22,13 @@ pub struct Kernel<'a> {
     handle: Handle,
 }
 
-/// How many blocks of how many threads are launched, in two directions.
+/// How many blocks of how many threads are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// The grid's width and height.
-    pub blocks: [u32; 2],
-    /// A block's width and height.
-    pub threads: [u32; 2],
+    /// The grid's width, height and depth.
+    pub blocks: [u32; 3],
+    /// A block's width, height and depth.
+    pub threads: [u32; 3],
 }
 
 impl Module {
@@ -70,7 +70,7 @@ impl Module {
 impl Shape {
     /// So many blocks of so many threads, in a row.
     pub fn row(blocks: u32, threads: u32) -> Self {
-        Self { blocks: [blocks, 1], threads: [threads, 1] }
+        Self { blocks: [blocks, 1, 1], threads: [threads, 1, 1] }
     }
 }
 
@@ -96,10 +96,10 @@ impl Kernel<'_> {
                 self.handle,
                 blocks[0],
                 blocks[1],
-                1,
+                blocks[2],
                 threads[0],
                 threads[1],
-                1,
+                threads[2],
                 0,
                 std::ptr::null_mut(),
                 places.as_mut_ptr(),
@@ -119,10 +119,10 @@ impl Kernel<'_> {
                 self.handle,
                 blocks[0],
                 blocks[1],
-                1,
+                blocks[2],
                 threads[0],
                 threads[1],
-                1,
+                threads[2],
                 0,
                 stream,
                 places.as_mut_ptr(),

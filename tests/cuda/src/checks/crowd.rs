@@ -1,0 +1,202 @@
+//! The papers' table in several guests at once: each program over and over, in slots of the GPU's clock,
+//! which all guests of a card share. Who adds up what all did in the same slot knows what they got together.
+//!
+//! Slot by slot it is another program's turn, by the slot's number. Kernels of a round are launched as
+//! graphs, and several rounds are queued, so that a slow processor keeps the GPU busy.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use gpuvmk_papers::{Area, Gpu as _, Job, Launch, PROGRAMS, Program, Size};
+use serde_json::{Value, json};
+
+use super::{Figures, words};
+use crate::driver::{Context, Event, Graph, Stream};
+use crate::gpu::{Clock, CudaGpu, MOST_NODES};
+
+/// A slot, of the GPU's nanoseconds.
+const SLOT: u64 = 1_000_000_000;
+/// What of it counts: before, others may still be at the program before.
+const FROM: u64 = 150_000_000;
+const TO: u64 = 950_000_000;
+/// Nothing is launched from then on.
+const LAST: Duration = Duration::from_millis(970);
+/// Turns of each program.
+const TURNS: usize = 3;
+/// Rounds that are queued at most.
+const QUEUED: usize = 4;
+/// Stamps of a slot that are kept.
+const STAMPS: usize = 8192;
+
+/// A program whose memory is there.
+struct Ready {
+    program: &'static Program,
+    job: Job,
+    areas: Vec<Area>,
+    launches: Vec<Launch>,
+    /// All launches, piece by piece.
+    graphs: Vec<Graph>,
+}
+
+/// Sizes for a card.
+pub fn full(context: &Rc<Context>) -> Result<Figures> {
+    crowd(context, Size::Full)
+}
+
+/// Small sizes, for a software GPU.
+pub fn small(context: &Rc<Context>) -> Result<Figures> {
+    crowd(context, Size::Small)
+}
+
+fn crowd(context: &Rc<Context>, size: Size) -> Result<Figures> {
+    let mut gpu = CudaGpu::new(context, Clock::None)?;
+    let stamps = gpu.keep(STAMPS * 8)?;
+    let count = gpu.keep(4)?;
+    let stamp = Launch {
+        kernel: "stamp",
+        grid: [1; 3],
+        block: [1; 3],
+        arguments: vec![stamps.address, count.address, u64::try_from(STAMPS)?],
+    };
+    let programs = prepare(context, &mut gpu, (size, &stamp))?;
+    let clock = Clocks::compare(&mut gpu, &stamp, (stamps, count))?;
+    let first = clock.now() / SLOT + 1;
+    let mut slots = Vec::new();
+    for number in first..first + u64::try_from(TURNS * programs.len())? {
+        let turn = usize::try_from(number)? % programs.len();
+        let ready = programs.get(turn).context("no program")?;
+        gpu.write(count, &[0; 4])?;
+        gpu.stream.synchronize()?;
+        clock.wait(number * SLOT);
+        keep_busy(context, &gpu.stream, &ready.graphs, Instant::now() + LAST)?;
+        let ended = stamps_of(&mut gpu, (stamps, count))?;
+        slots.push(slot(ready.program.name, number, &ended));
+    }
+    for ready in &programs {
+        gpu.run(&ready.launches)?;
+        let mut results = Vec::new();
+        for part in &ready.job.results {
+            let area = ready.areas.get(part.room).context("no such room")?;
+            results.push(gpu.read(area.part(part.at, part.bytes))?);
+        }
+        (ready.job.check)(&results).context(ready.program.name)?;
+    }
+    gpu.release()?;
+    Ok(Figures::from_iter([("slots".to_owned(), slots.into())]))
+}
+
+/// Memory and graphs of all programs that launch enough to be measured. What launches fill lies at the same
+/// place for all programs: each fills it anew.
+fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, (size, stamp): (Size, &Launch)) -> Result<Vec<Ready>> {
+    let jobs: Vec<_> = PROGRAMS.iter().map(|program| (program, program.job(size))).collect();
+    let jobs: Vec<_> =
+        jobs.into_iter().filter(|(_, job)| !job.rooms.is_empty() && !job.steps.is_empty()).collect();
+    let filled = |job: &Job| -> usize {
+        let empty = job.rooms.iter().filter(|room| room.input.is_none());
+        empty.map(|room| room.bytes.next_multiple_of(4096)).sum()
+    };
+    let shared = gpu.keep(jobs.iter().map(|(_, job)| filled(job)).max().unwrap_or(4096))?;
+    let mut programs = Vec::new();
+    for (program, job) in jobs {
+        let (mut areas, mut used) = (Vec::new(), 0);
+        for room in &job.rooms {
+            areas.push(match &room.input {
+                Some(input) => {
+                    let area = gpu.keep(room.bytes)?;
+                    gpu.write(area, input)?;
+                    area
+                }
+                None => {
+                    let area = shared.part(used, room.bytes);
+                    used += room.bytes.next_multiple_of(4096);
+                    area
+                }
+            });
+        }
+        let launches = job.launches(&areas)?;
+        let round: Vec<Launch> = launches.iter().chain([stamp]).cloned().collect();
+        let piece =
+            |piece: &[Launch]| Graph::take_down(context, &gpu.stream, || gpu.launch(piece, &gpu.stream));
+        let graphs = round.chunks(MOST_NODES).map(piece).collect::<Result<Vec<_>>>()?;
+        programs.push(Ready { program, job, areas, launches, graphs });
+    }
+    Ok(programs)
+}
+
+/// Launches rounds until then, and waits for all.
+fn keep_busy(context: &Rc<Context>, stream: &Stream, graphs: &[Graph], until: Instant) -> Result<()> {
+    let mut queued: VecDeque<Event> = VecDeque::new();
+    let mut spare = Vec::new();
+    while Instant::now() < until {
+        if queued.len() >= QUEUED
+            && let Some(oldest) = queued.pop_front()
+        {
+            oldest.synchronize()?;
+            spare.push(oldest);
+            continue;
+        }
+        graphs.iter().try_for_each(|graph| graph.launch_in(stream))?;
+        let event = match spare.pop() {
+            Some(event) => event,
+            None => Event::create(context, true)?,
+        };
+        event.record(stream)?;
+        queued.push_back(event);
+    }
+    stream.synchronize()
+}
+
+/// When rounds ended, by the GPU's clock.
+fn stamps_of(gpu: &mut CudaGpu, (stamps, count): (Area, Area)) -> Result<Vec<u64>> {
+    let count = words(&gpu.read(count)?).first().copied().unwrap_or(0);
+    let count = usize::try_from(count)?.min(STAMPS);
+    let bytes = gpu.read(stamps.part(0, count * 8))?;
+    Ok(bytes.as_chunks().0.iter().map(|stamp| u64::from_le_bytes(*stamp)).collect())
+}
+
+/// What is told of a slot: rounds from the first to the last end that counts, and when these were.
+fn slot(name: &str, number: u64, ended: &[u64]) -> Value {
+    let start = number * SLOT;
+    let counted = ended.iter().map(|end| end.saturating_sub(start)).filter(|end| (FROM..TO).contains(end));
+    let counted: Vec<u64> = counted.collect();
+    let us = |end: Option<&u64>| end.map(|end| end / 1000);
+    json!({
+        "slot": number,
+        "program": name,
+        "rounds": counted.len().saturating_sub(1),
+        "from_us": us(counted.first()),
+        "to_us": us(counted.last()),
+    })
+}
+
+/// The GPU's clock beside ours.
+struct Clocks {
+    ours: Instant,
+    gpus: u64,
+}
+
+impl Clocks {
+    fn compare(gpu: &mut CudaGpu, stamp: &Launch, places: (Area, Area)) -> Result<Self> {
+        // The first launch takes longer.
+        for _ in 0..2 {
+            gpu.write(places.1, &[0; 4])?;
+            gpu.launch(std::slice::from_ref(stamp), &gpu.stream)?;
+            gpu.stream.synchronize()?;
+        }
+        let ours = Instant::now();
+        let stamps = stamps_of(gpu, places)?;
+        ensure!(stamps.len() == 1, "{} stamps of one launch", stamps.len());
+        Ok(Self { ours, gpus: stamps.first().copied().unwrap_or(0) })
+    }
+
+    fn now(&self) -> u64 {
+        self.gpus + u64::try_from(self.ours.elapsed().as_nanos()).unwrap_or(0)
+    }
+
+    fn wait(&self, until: u64) {
+        sleep(Duration::from_nanos(until.saturating_sub(self.now())));
+    }
+}

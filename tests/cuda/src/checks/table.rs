@@ -1,0 +1,63 @@
+//! The papers' table (tests/papers): each program's phases, the GPU's time for its kernels, and its results.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use gpuvmk_papers::{Gpu as _, Measured, PROGRAMS, Size, measure, median};
+use serde_json::{Value, json};
+
+use super::Figures;
+use crate::driver::Context;
+use crate::gpu::{Clock, CudaGpu};
+
+/// How often kernels run.
+const TIMES: usize = 5;
+
+/// Small sizes, for a software GPU.
+pub fn small(context: &Rc<Context>) -> Result<Figures> {
+    all(context, Size::Small, Clock::None, 1)
+}
+
+/// Sizes for a card.
+pub fn full(context: &Rc<Context>) -> Result<Figures> {
+    all(context, Size::Full, Clock::Gpu, TIMES)
+}
+
+fn all(context: &Rc<Context>, size: Size, clock: Clock, times: usize) -> Result<Figures> {
+    let start = Instant::now();
+    let mut gpu = CudaGpu::new(context, clock)?;
+    let loaded = micros(start.elapsed());
+    let mut table = Figures::new();
+    for program in &PROGRAMS {
+        let start = Instant::now();
+        let measured = measure(&mut gpu, &program.job(size), times).context(program.name)?;
+        let mut row = row(&measured, clock);
+        if let Value::Object(row) = &mut row {
+            row.insert("whole_ms".into(), (start.elapsed().as_secs_f64() * 1e3).round().into());
+        }
+        table.insert(program.name.into(), row);
+    }
+    gpu.release()?;
+    Ok(Figures::from_iter([("load_us".to_owned(), loaded.into()), ("table".to_owned(), table.into())]))
+}
+
+fn row(measured: &Measured, clock: Clock) -> Value {
+    let on_gpu = (clock == Clock::Gpu && median(&measured.on_gpu) > Duration::ZERO).then_some(());
+    json!({
+        "init_us": micros(measured.init),
+        "to_device_us": micros(measured.to_device),
+        "launch_us": micros(measured.launch),
+        "from_device_us": micros(measured.from_device),
+        "close_us": micros(measured.close),
+        "gpu_us": on_gpu.map(|()| micros(median(&measured.on_gpu))),
+        "all_gpu_us": on_gpu.map(|()| measured.on_gpu.iter().copied().map(micros).collect::<Vec<_>>()),
+        "launches": measured.launches,
+        "bytes": [measured.copied.0, measured.copied.1],
+    })
+}
+
+/// Microseconds, to a tenth.
+pub fn micros(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
+}
