@@ -8,6 +8,7 @@ mod bench;
 mod channel_checks;
 mod compute;
 mod figures;
+mod papers;
 mod rehearsal;
 mod report;
 mod residue;
@@ -44,6 +45,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the programs of the papers' table: machine code that guests launch through CUDA.
+    Papers(papers::Options),
     /// The second process of a rehearsal: its standard input is a window.
     #[command(hide = true)]
     WindowChild {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Some(Command::WindowChild { size }) => window_child(size),
+        Some(Command::Papers(options)) => run_papers(&options),
         None => measure(&cli.options),
     };
     done.unwrap_or_else(|error| {
@@ -77,6 +81,12 @@ fn measure(options: &BenchOptions<PciAddress>) -> Result<ExitCode> {
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report::describe(&report) };
     say(&text)?;
     Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_papers(options: &papers::Options) -> Result<ExitCode> {
+    let (text, ok) = papers::run(options)?;
+    say(&text)?;
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn window_child(size: u64) -> Result<ExitCode> {

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_chip::Chip;
-use gpuvmk_chip::qmd::Qmd;
-use gpuvmk_chip::qmd::layout::Layout;
 use gpuvmk_gpu::rm::HostPaths;
 use gpuvmk_gpu::rm::abi::Handle;
 use gpuvmk_gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
@@ -46,18 +44,12 @@ const _: () = assert!(LOCAL_OF_WINDOWS <= LOCAL_SIZE);
 const _: () = assert!(VARIABLES_ROOM as u64 <= OUTPUTS - VARIABLES);
 const LOCAL_ROOM: u64 = 128 * LOCAL_OF_TPC;
 
-/// Bits between constant banks' fields of the launch.
-const BANK_STRIDE: u16 = 64;
-
 /// NVCBC0_INVALIDATE_SHADER_CACHES: instructions, data, constants.
 const CACHES: u32 = 1 | 1 << 4 | 1 << 12;
 
 /// NVC7C0_SET_SHADER_LOCAL_MEMORY_A and _B, _NON_THROTTLED_A, _B and _C.
 const SET_SHADER_LOCAL_MEMORY_A: u16 = 0x0790;
 const SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A: u16 = 0x02e4;
-/// Where [`launch::set_up`] has the windows of generic addresses.
-const SHARED_WINDOW: u64 = 0x7294_0000_0000;
-const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
 
 /// A channel on a GPU.
 pub(crate) struct Hardware {
@@ -105,8 +97,8 @@ impl Hardware {
             outputs: at(OUTPUTS),
             windows: WINDOWS,
             variables: at(VARIABLES),
-            shared_window: SHARED_WINDOW,
-            local_window: LOCAL_WINDOW,
+            shared_window: launch::SHARED_WINDOW,
+            local_window: launch::LOCAL_WINDOW,
         };
         let task = program.task(&places);
         let stored = u64::try_from(task.stored)? * 4;
@@ -141,7 +133,7 @@ impl Hardware {
             let size = (bytes.len() as u64).next_multiple_of(64);
             ensure!(next + size <= QMD, "{size} bytes of constants are too many");
             let address = self.worker.system_va(next);
-            launch.qmd = bank(launch.qmd, layout, number, address, size);
+            launch.qmd = launch::with_bank(launch.qmd, layout, number, address, size);
             pieces.push((next, bytes));
             next += size;
         }
@@ -164,18 +156,6 @@ impl Hardware {
         self.worker.system().read(OUTPUTS, &mut bytes).map_err(|error| anyhow::anyhow!("{error}"))?;
         Ok(bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
     }
-}
-
-/// Gives a launch a constant bank.
-fn bank(qmd: Qmd, layout: &Layout, number: u16, address: u64, size: u64) -> Qmd {
-    let banks = layout.banks;
-    let mut place = banks.address;
-    place.lower = place.lower.element(number, BANK_STRIDE);
-    place.upper = place.upper.map(|bits| bits.element(number, BANK_STRIDE));
-    qmd.with(banks.valid.0.element(number, banks.valid.1), 1)
-        .with(banks.invalidate.0.element(number, banks.invalidate.1), 1)
-        .with_number(place, address)
-        .with(banks.size.element(number, BANK_STRIDE), size >> 4)
 }
 
 /// Where local memory is.

@@ -1,0 +1,220 @@
+//! A GPU through the NVIDIA driver that is loaded: video memory, a channel that computes, and one that copies.
+//!
+//! Times are those that the GPU writes beside semaphores. All launches of a run are in the ring when the
+//! doorbell is rung, and each waits until the one before has ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use gpuvmk_chip::{Chip, Engine};
+use gpuvmk_gpu::rm::HostPaths;
+use gpuvmk_gpu::rm::abi::Handle;
+use gpuvmk_gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
+use gpuvmk_gpu::rm::abi::flags::{attr, map};
+use gpuvmk_gpu::rm::raw::{
+    Commands, Device, Doorbell, EngineTable, GRANULE, STAGING, VIDEO_VA, Work, Worker, open_device,
+    open_kernel, vram_params,
+};
+use gpuvmk_kernels::launch;
+use gpuvmk_papers::{Area, Direction, Gpu, Launch};
+use gpuvmk_pci::mapping::Mapping;
+
+use super::code::{Code, METHODS_OF_LAUNCH, Pushed};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of pinned memory, before which time stamps lie.
+pub(super) const PINNED: u64 = 64 * MIB;
+const STAMPS: u64 = STAGING;
+pub(super) const DATA: u64 = STAGING + MIB;
+const ROOM: u64 = MIB + PINNED;
+
+/// Video memory: code, then what launches need, then the programs' memory.
+const VIDEO: u64 = 1024 * MIB;
+const LAUNCHES: u64 = VIDEO_VA + MIB;
+const MEMORY: u64 = VIDEO_VA + 4 * MIB;
+
+/// Launches in one piece of the ring's commands, which has room for 256 words.
+const LAUNCHES_OF_PIECE: usize = 200 / (2 * METHODS_OF_LAUNCH);
+
+/// NVCBC0_INVALIDATE_SHADER_CACHES: instructions, data, constants.
+const CACHES: u32 = 1 | 1 << 4 | 1 << 12;
+
+/// See the module.
+pub(crate) struct NativeGpu {
+    pub(super) device: Device,
+    pub(super) chip: Chip,
+    pub(super) doorbell: Arc<Doorbell>,
+    pub(super) table: EngineTable,
+    pub(super) compute: Worker,
+    pub(super) copier: Worker,
+    video: Handle,
+    code: Code,
+    /// What of [`MEMORY`] is in use.
+    used: u64,
+    pub(crate) name: String,
+    pub(crate) driver: String,
+}
+
+fn outside(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow::anyhow!("pinned memory: {error}")
+}
+
+/// The time between two stamps.
+fn between(memory: &Mapping) -> Result<Duration> {
+    let stamp = |at: u64| memory.read_u64(at + 8).map_err(outside);
+    Ok(Duration::from_nanos(stamp(STAMPS + 16)?.saturating_sub(stamp(STAMPS)?)))
+}
+
+impl NativeGpu {
+    /// Opens the GPU as an unprivileged client of its driver.
+    pub(crate) fn open(paths: &HostPaths, gpu: Option<&str>, uid: Option<u32>) -> Result<Self> {
+        let opened = open_kernel(paths, uid)?;
+        let (mut device, facts, table, chip) = open_device(&opened.kernel, paths, gpu)?;
+        let _ = opened.for_good()?;
+        let doorbell = Arc::new(device.doorbell(chip)?);
+        let mut params = vram_params(VIDEO, attr::PAGE_HUGE, GRANULE);
+        let video = device
+            .client
+            .alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)
+            .context("Cannot get video memory")?;
+        let engine = table.engine_type(Engine::COPY1).context("The GPU has no copy engine")?;
+        let compute = Worker::new(&mut device, chip, doorbell.clone(), Work::Compute, ROOM)?;
+        let copier = Worker::new(&mut device, chip, doorbell.clone(), Work::Copy(engine), ROOM)?;
+        for worker in [&compute, &copier] {
+            worker.map_video(&device, video, 0, VIDEO, map::PAGE_2M).context("Cannot map video memory")?;
+        }
+        let driver = paths.driver().version().unwrap_or_default().to_owned();
+        let code = Code::read(VIDEO_VA)?;
+        let name = facts.name;
+        let mut gpu =
+            Self { device, chip, doorbell, table, compute, copier, video, code, used: 0, name, driver };
+        let bytes = gpu.code.bytes();
+        ensure!(bytes.len() as u64 <= LAUNCHES - VIDEO_VA, "{} bytes of code are too many", bytes.len());
+        gpu.upload(VIDEO_VA, &bytes)?;
+        gpu.compute.run(Commands::default().compute(&launch::set_up()))?;
+        Ok(gpu)
+    }
+
+    /// Gives everything back.
+    pub(crate) fn close(mut self) -> Result<()> {
+        for worker in [&self.compute, &self.copier] {
+            worker.unmap_video(&self.device, 0, VIDEO)?;
+        }
+        self.compute.destroy(&mut self.device)?;
+        self.copier.destroy(&mut self.device)?;
+        Ok(self.device.client.free(self.video)?)
+    }
+
+    /// The video memory.
+    pub(super) fn video(&self) -> (Handle, u64) {
+        (self.video, VIDEO)
+    }
+
+    /// Copies bytes to video memory.
+    fn upload(&mut self, to: u64, bytes: &[u8]) -> Result<()> {
+        let size = usize::try_from(PINNED)?;
+        for (piece, at) in bytes.chunks(size).zip((to..).step_by(size)) {
+            self.copier.system().write(DATA, piece).map_err(outside)?;
+            let from = self.copier.system_va(DATA);
+            self.copier.run(Commands::default().copy(from, at, u32::try_from(piece.len())?))?;
+        }
+        Ok(())
+    }
+
+    /// Puts what launches need into video memory; the methods that launch them, one after the other.
+    pub(super) fn prepare(&mut self, launches: &[Launch]) -> Result<Vec<(u16, u32)>> {
+        let Pushed { bytes, methods } = self.code.launches(launches, LAUNCHES)?;
+        ensure!(bytes.len() as u64 <= MEMORY - LAUNCHES, "{} launches are too many", launches.len());
+        self.upload(LAUNCHES, &bytes)?;
+        Ok(methods)
+    }
+
+    /// Runs methods that were prepared; by the GPU's clock, and by ours from the doorbell on.
+    pub(super) fn execute(&mut self, methods: &[(u16, u32)]) -> Result<(Duration, Duration)> {
+        let [first, last] = [STAMPS, STAMPS + 16].map(|at| self.compute.system_va(at));
+        let mut commands = Commands::default();
+        commands.compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]);
+        commands.release_with_time(first, 1);
+        for piece in methods.chunks(LAUNCHES_OF_PIECE * METHODS_OF_LAUNCH) {
+            commands.compute(piece);
+            self.compute.enqueue(&commands)?;
+            commands = Commands::default();
+        }
+        commands.release_with_time(last, 1);
+        let wall = self.compute.run(&mut commands)?;
+        Ok((between(self.compute.system())?, wall))
+    }
+
+    /// Copies on a worker's engine so many times; the GPU's time for one, and ours.
+    pub(super) fn copies(
+        worker: &mut Worker,
+        (from, to): (u64, u64),
+        bytes: u32,
+        times: u32,
+    ) -> Result<(Duration, Duration)> {
+        let [first, last] = [STAMPS, STAMPS + 16].map(|at| worker.system_va(at));
+        let mut commands = Commands::default();
+        commands.release_with_time(first, 1);
+        for _ in 0..times {
+            commands.copy(from, to, bytes);
+        }
+        commands.release_with_time(last, 1);
+        let wall = worker.run(&mut commands)?;
+        Ok((between(worker.system())? / times.max(1), wall / times.max(1)))
+    }
+}
+
+impl Gpu for NativeGpu {
+    fn allocate(&mut self, bytes: usize) -> Result<Area> {
+        let address = MEMORY + self.used;
+        self.used += (bytes as u64).next_multiple_of(2 * MIB);
+        ensure!(MEMORY + self.used <= VIDEO_VA + VIDEO, "more than {VIDEO} bytes of video memory");
+        Ok(Area { address, bytes })
+    }
+
+    fn write(&mut self, to: Area, bytes: &[u8]) -> Result<()> {
+        ensure!(bytes.len() <= to.bytes, "{} bytes for {}", bytes.len(), to.bytes);
+        self.upload(to.address, bytes)
+    }
+
+    fn read(&mut self, from: Area) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; from.bytes];
+        let size = usize::try_from(PINNED)?;
+        for (piece, at) in bytes.chunks_mut(size).zip((from.address..).step_by(size)) {
+            let to = self.copier.system_va(DATA);
+            self.copier.run(Commands::default().copy(at, to, u32::try_from(piece.len())?))?;
+            self.copier.system().read(DATA, piece).map_err(outside)?;
+        }
+        Ok(bytes)
+    }
+
+    fn run(&mut self, launches: &[Launch]) -> Result<(Duration, Duration)> {
+        let start = Instant::now();
+        let methods = self.prepare(launches)?;
+        let prepared = start.elapsed();
+        let (gpu, wall) = self.execute(&methods)?;
+        Ok((gpu, prepared + wall))
+    }
+
+    fn transfer(&mut self, area: Area, direction: Direction) -> Result<(Duration, Duration)> {
+        ensure!(area.bytes as u64 <= PINNED, "{} bytes of pinned memory are too many", area.bytes);
+        let pinned = self.copier.system_va(DATA);
+        let bytes = u32::try_from(area.bytes)?;
+        let route = match direction {
+            Direction::ToDevice => {
+                // What is there comes back first, so that what is sent is what was there.
+                self.copier.run(Commands::default().copy(area.address, pinned, bytes))?;
+                (pinned, area.address)
+            }
+            Direction::FromDevice => (area.address, pinned),
+        };
+        Self::copies(&mut self.copier, route, bytes, 1)
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.used = 0;
+        Ok(())
+    }
+}
