@@ -9,24 +9,50 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use gpuvmk_lab::nvidia;
 use gpuvmk_lab::pack::Manifest;
+use gpuvmk_lab::rig::Backend;
 
 use crate::options::Options;
+use crate::papers;
 use crate::suite::{Guest, Step};
 
 /// What each guest runs: `nvidia-smi`, and all checks of our CUDA program that are not named apart.
 const PROGRAMS: &[&str] = &["smi", "cuda"];
 
-/// The steps: 1, 2 and 4 guests at once, up to the number that is wanted.
+/// The papers' table in a guest alone, with what single operations take, and in several at once; on a card,
+/// and in small sizes on the software GPU.
+const ALONE: &str = "cuda:checks=table-full,latencies,copies,touch";
+const SMALL_ALONE: &str = "cuda:checks=table,latencies,touch";
+const CROWD: &str = "cuda:checks=crowd";
+const SMALL_CROWD: &str = "cuda:checks=crowd-small";
+
+/// Memory of a vGPU for the table: two buffers of 256 MiB, and more.
+const TABLE_VRAM_MIB: u32 = 2 * nvidia::VRAM_MIB;
+
+/// The steps: all checks, then the table, each in 1, 2 and 4 guests at once, up to the number that is wanted.
 pub fn steps(options: &Options) -> Vec<Step> {
-    let counts = [1, 2, 4].into_iter().filter(|count| *count <= options.guests);
-    counts
-        .map(|count| Step {
-            name: format!("cuda-{count}"),
-            guests: (1..=count).map(|number| guest(&format!("cuda{number}"))).collect(),
-            limit: Duration::from_secs(240),
-            ordered: false,
+    let counts = || [1, 2, 4].into_iter().filter(|count| *count <= options.guests);
+    let programs = PROGRAMS.iter().map(|program| (*program).to_owned()).collect::<Vec<_>>();
+    let checks = counts().filter(|_| !options.table).map(|count| {
+        step(format!("cuda-{count}"), count, |name| Guest { programs: programs.clone(), ..guest(name) })
+    });
+    let (alone, crowd) = match options.backend {
+        Backend::Rm => (ALONE, CROWD),
+        Backend::Soft => (SMALL_ALONE, SMALL_CROWD),
+    };
+    let table = counts().map(|count| {
+        let program = if count == 1 { alone } else { crowd };
+        step(format!("{}{count}", papers::CROWD), count, |name| Guest {
+            programs: vec![program.to_owned()],
+            vram_mib: TABLE_VRAM_MIB,
+            ..guest(name)
         })
-        .collect()
+    });
+    checks.chain(table).collect()
+}
+
+fn step(name: String, count: usize, guest: impl Fn(&str) -> Guest) -> Step {
+    let guests = (1..=count).map(|number| guest(&format!("cuda{number}"))).collect();
+    Step { name, guests, limit: Duration::from_secs(240), ordered: false }
 }
 
 /// Whether this pack has what is asked for.
@@ -48,7 +74,7 @@ pub fn check(options: &Options, manifest: &Manifest) -> Result<()> {
 fn guest(name: &str) -> Guest {
     Guest {
         name: name.to_owned(),
-        programs: PROGRAMS.iter().map(|program| (*program).to_owned()).collect(),
+        programs: Vec::new(),
         cpus: 2,
         memory_mib: nvidia::MEMORY_MIB,
         vram_mib: nvidia::VRAM_MIB,
@@ -81,8 +107,18 @@ mod tests {
     fn no_fault_is_provoked_and_guests_are_as_many_as_wanted() {
         let counts: Vec<_> =
             steps(&options(&["--cuda", "--guests", "2"])).iter().map(|s| s.guests.len()).collect();
-        assert_eq!(counts, [1, 2]);
+        assert_eq!(counts, [1, 2, 1, 2]);
         assert!(!PROGRAMS.iter().any(|program| program.contains("fault")));
+    }
+
+    #[test]
+    fn table_alone_is_in_small_sizes_on_the_software_gpu() {
+        let steps = steps(&options(&["--cuda", "--table", "--backend", "soft"]));
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names, ["table-1", "table-2", "table-4"]);
+        assert_eq!(names[0], papers::ALONE);
+        assert_eq!(steps[0].guests[0].programs, [SMALL_ALONE]);
+        assert!(steps[2].guests.iter().all(|guest| guest.programs == [SMALL_CROWD]));
     }
 
     #[test]

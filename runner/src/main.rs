@@ -10,6 +10,7 @@ mod cuda;
 mod figures;
 mod native;
 mod options;
+mod papers;
 mod policies;
 mod record;
 mod step;

@@ -54,6 +54,13 @@ impl Native {
         self.answer(call, "gpuvmk-sass record", "sass", RECORDING_LIMIT)
     }
 
+    /// Runs the programs of the papers' table, and measures single operations.
+    pub fn papers(&self, pack: &Pack, label: &str) -> Result<Value> {
+        let mut call = Command::new(pack.gpu_bench());
+        call.args(["papers", "--json"]);
+        self.answer(call, "gpuvmk-gpu-bench papers", &format!("papers-{label}"), LIMIT)
+    }
+
     fn call(&self, command: &str, label: &str, words: &[&str]) -> Result<Value> {
         let mut call = Command::new(&self.gpuvmk);
         call.args(["gpu", command, "--json"]).args(words);
@@ -134,6 +141,16 @@ mod tests {
         for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "--shapes"] {
             assert!(words.contains(part), "{words}");
         }
+    }
+
+    #[test]
+    fn papers_table_is_run_by_the_packs_native_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let pack = Pack::at(folder.path());
+        fs::create_dir_all(pack.gpu_bench().parent().unwrap()).unwrap();
+        write_program(&pack.gpu_bench(), "printf '{\"words\":\"%s\"}' \"$*\"");
+        let native = Native::new("gpuvmk".into(), folder.path());
+        assert_eq!(native.papers(&pack, "before").unwrap()["words"], "papers --json");
     }
 
     #[test]

@@ -54,6 +54,11 @@ impl Record {
         self.0.insert(key.to_owned(), value.into());
     }
 
+    /// All fields.
+    pub const fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
     /// Adds to one of the lists.
     pub fn add(&mut self, key: &str, value: impl Into<Value>) {
         if let Some(Value::Array(list)) = self.0.get_mut(key) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::machine::Accelerator;
 use gpuvmk_lab::pack::Pack;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::figures::{self, Figures};
 use crate::native::Native;
 use crate::options::Options;
+use crate::papers::{self, Papers};
 use crate::record::Record;
 use crate::step::{self, Bench, StepResult};
 use crate::{cuda, suite, supervisor, vulkan};
@@ -67,14 +68,18 @@ impl Worker<'_> {
             self.keep()?;
         }
         let mut figures = Figures::default();
-        let mut benched = 0;
+        let (mut benched, mut papers) = (0, Papers::default());
         let mut steps = suite::steps(self.options).into_iter();
         while let Some(step) = steps.next() {
             interrupt::check()?;
             // Native figures before and after the step that stands beside them: clocks rise under load.
             let beside = hardware && step.name == suite::SPEED;
+            let is_table = hardware && step.name == papers::ALONE;
             if beside {
                 benched += self.bench(&native, "before", &mut figures);
+            }
+            if is_table {
+                self.papers(&native, (pack, "before"), &mut papers);
             }
             eprintln!("{}: {} guests", step.name, step.guests.len());
             let start = Instant::now();
@@ -83,7 +88,11 @@ impl Worker<'_> {
             if beside {
                 benched += self.bench(&native, "after", &mut figures);
             }
+            if is_table {
+                self.papers(&native, (pack, "after"), &mut papers);
+            }
             self.note(&result, &mut figures);
+            self.note_papers(&result, &mut papers)?;
             if self.options.is_special() && !result.problems.is_empty() {
                 self.skip(steps.map(|step| step.name));
                 return self.keep();
@@ -135,6 +144,28 @@ impl Worker<'_> {
                 0
             }
         }
+    }
+
+    /// The papers' table by a native client.
+    fn papers(&mut self, native: &Native, (pack, label): (&Pack, &str), papers: &mut Papers) {
+        let problems = match native.papers(pack, label) {
+            Ok(report) => papers.native(label, report),
+            Err(error) => vec![format!("native programs, {label}: {error:#}")],
+        };
+        problems.into_iter().for_each(|problem| self.record.problem(problem));
+    }
+
+    /// Its figures, and the page that shows them, as far as they are known.
+    fn note_papers(&mut self, result: &StepResult, papers: &mut Papers) -> Result<()> {
+        papers.step(result);
+        for (key, value) in papers.to_json() {
+            self.record.set(key, value);
+        }
+        if let Some(page) = papers::page(self.record.fields()) {
+            let path = self.logs.join("table.html");
+            fs::write(&path, page).with_context(|| format!("Cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// What the GPU gives for recorded machine code, beside the software GPU.
