@@ -47,20 +47,27 @@ pub(super) fn job(size: Size) -> Job {
 }
 
 fn edges_of(edges: &[u32], node: usize) -> &[u32] {
-    edges.chunks(DEGREE as usize).nth(node).unwrap_or_default()
+    let degree = DEGREE as usize;
+    edges.get(node * degree..(node + 1) * degree).unwrap_or_default()
 }
 
 /// All levels, by a queue.
 fn compare(found: &[u32], edges: &[u32], source: u32, depths: u32) -> Result<()> {
     let mut levels = vec![UNSEEN; found.len()];
-    let mut queue = VecDeque::from([(source as usize, 0)]);
-    while let Some((node, level)) = queue.pop_front() {
-        let place = levels.get_mut(node).context("a node that there is not")?;
-        if *place != UNSEEN || level > depths {
+    *levels.get_mut(source as usize).context("a source that is no node")? = 0;
+    let mut queue = VecDeque::from([source]);
+    while let Some(node) = queue.pop_front() {
+        let level = levels.get(node as usize).copied().unwrap_or(depths);
+        if level == depths {
             continue;
         }
-        *place = level;
-        queue.extend(edges_of(edges, node).iter().map(|next| (*next as usize, level + 1)));
+        for next in edges_of(edges, node as usize) {
+            let place = levels.get_mut(*next as usize).context("a node that there is not")?;
+            if *place == UNSEEN {
+                *place = level + 1;
+                queue.push_back(*next);
+            }
+        }
     }
     levels.iter().enumerate().try_for_each(|(node, level)| {
         same(found.get(node), *level, format_args!("node {node} from {source}"))
