@@ -30,8 +30,8 @@ pub struct Options {
     /// Only Vulkan: Mesa's NVK in one and two guests
     #[arg(long)]
     pub vulkan: bool,
-    /// Only CUDA: NVIDIA's own driver in one, two and four guests, all checks and the papers' table, in a pack
-    /// that was made with --cuda
+    /// Only CUDA: NVIDIA's own driver in one, two and four guests, all checks and the papers' table, in a
+    /// pack that was made with --cuda
     #[arg(long, conflicts_with_all = ["vulkan", "quick"])]
     pub cuda: bool,
     /// With --cuda, only the papers' table: programs beside a native client, launches, copies

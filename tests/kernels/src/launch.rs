@@ -292,7 +292,8 @@ mod tests {
             let qmd = with_room_for_blocks(Qmd::new(kernel.target.layout), &kernel, threads);
             qmd.get(kernel.target.layout.shared_config[1])
         };
-        // Eight blocks of 256 threads, or two by their registers; 32 of 32; one of what is more than there is.
+        // Eight blocks of 256 threads, or two by their registers; 32 of 32; one of what is more than there
+        // is.
         assert_eq!(wanted(3 << 10, 32, 256), shared_field(32));
         assert_eq!(wanted(9 << 10, 128, 256), shared_field(32));
         assert_eq!(wanted(4 << 10, 16, 32), shared_field(132));

@@ -1,8 +1,8 @@
-//! The programs of the papers' table (GPUvm's, after Gdev's and Rodinia's names), written from the algorithms.
-//!
-//! Their machine code ([`CUBIN`]) is launched by whoever implements [`Gpu`]: a guest through CUDA, a client of
-//! the host's driver, a test on a software GPU. All have the same grids, arguments and sizes, and compare what
-//! comes of it with what a processor computes ([`Job::check`]).
+//! The programs of the papers' table (GPUvm's, after Gdev's and Rodinia's names), written from the
+//! algorithms.
+//! Their machine code ([`CUBIN`]) is launched by whoever implements [`Gpu`]: a guest through CUDA, a client
+//! of the host's driver, a test on a software GPU. All have the same grids, arguments and sizes, and compare
+//! what comes of it with what a processor computes ([`Job::check`]).
 
 #![allow(clippy::cast_possible_truncation, reason = "sizes are those of the table, far below 2^32")]
 
