@@ -13,6 +13,7 @@ mod edid;
 mod frame;
 mod mode;
 mod png;
+pub mod rfb;
 mod scanout;
 mod source;
 mod tiles;
