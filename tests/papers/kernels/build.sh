@@ -7,3 +7,4 @@ ptx=$(mktemp)
 sed -i 's/^\.version .*/.version 8.7/' "$ptx"
 "$2" -arch=sm_90 --fmad=false "$ptx" -o papers.cubin
 rm "$ptx"
+cksum papers.cu papers.cubin > papers.cksum

@@ -1,5 +1,6 @@
 // The programs of the papers' table, written from the algorithms. `papers.cubin` is made of this by
-// `./build.sh` with nvcc 13.5 (to PTX 8.7) and ptxas of CUDA 12.8, whose cubins NVIDIA's driver 550 takes:
+// `./build.sh NVCC PTXAS` with nvcc 13.5 (to PTX 8.7) and ptxas of CUDA 12.8, whose cubins NVIDIA's driver
+// 550 takes:
 //
 //     nvcc -arch=compute_90 -fmad=false -ptx papers.cu -o papers.ptx
 //     sed -i 's/^\.version .*/.version 8.7/' papers.ptx

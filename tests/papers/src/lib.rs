@@ -1,5 +1,6 @@
 //! The programs of the papers' table (GPUvm's, after Gdev's and Rodinia's names), written from the
 //! algorithms.
+//!
 //! Their machine code ([`CUBIN`]) is launched by whoever implements [`Gpu`]: a guest through CUDA, a client
 //! of the host's driver, a test on a software GPU. All have the same grids, arguments and sizes, and compare
 //! what comes of it with what a processor computes ([`Job::check`]).

@@ -7,7 +7,29 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gpuvmk_papers::reference::mix;
-use gpuvmk_papers::{Gpu as _, Job, Launch, PROGRAMS, Prepared, Size, SoftGpu, find, measure};
+use gpuvmk_papers::{CUBIN, Gpu as _, Job, Launch, PROGRAMS, Prepared, Size, SoftGpu, find, measure};
+
+/// The checksum of POSIX's `cksum`.
+fn checksum(bytes: &[u8]) -> u32 {
+    let length = bytes.len().to_le_bytes();
+    let used = length.len() - length.iter().rev().take_while(|byte| **byte == 0).count();
+    let all = bytes.iter().chain(&length[..used]);
+    !all.fold(0_u32, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    })
+}
+
+#[test]
+fn machine_code_was_made_of_the_source_that_lies_beside_it() {
+    let made = include_str!("../kernels/papers.cksum");
+    let files = [("papers.cu", &include_bytes!("../kernels/papers.cu")[..]), ("papers.cubin", CUBIN)];
+    for (line, (name, bytes)) in made.lines().zip(files) {
+        assert_eq!(line, format!("{} {} {name}", checksum(bytes), bytes.len()), "run kernels/build.sh");
+    }
+    assert_eq!(made.lines().count(), 2);
+}
 
 /// What comes back.
 fn results(job: &Job) -> Vec<Vec<u8>> {

@@ -4,7 +4,10 @@
 //! for which the driver boots the GPU.
 //!
 //! Three boots: a program that makes a context is followed by another such, by one that allocates memory
-//! often, and by one that launches often. What a boot has more than the first is what that cost.
+//! often, and by one that launches often. What a boot has more than the first is what that cost. A fourth
+//! runs the papers' table in small sizes ([`table`]).
+
+mod table;
 
 use std::collections::BTreeSet;
 
@@ -38,6 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let (nothing, opened) = boot("cuda-nothing", NOTHING)?;
     let (allocations, allocated) = boot("cuda-allocations", ALLOCATIONS)?;
     let (launches, launched) = boot("cuda-launches", LAUNCHES)?;
+    let table = table::run(&workshop)?;
 
     let of = |boot: &Boot, count: f64, name: &str| -> Result<f64> {
         let total =
@@ -75,7 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
             "{}",
             json!({
                 "ok": ok, "allocation": named(&names, &allocation), "launch": named(&names, &launch),
-                "open_ms": opens, "problems": problems,
+                "open_ms": opens, "table": table, "problems": problems,
             })
         );
     }

@@ -141,7 +141,7 @@ fn keep_busy(context: &Rc<Context>, stream: &Stream, graphs: &[Graph], until: In
         graphs.iter().try_for_each(|graph| graph.launch_in(stream))?;
         let event = match spare.pop() {
             Some(event) => event,
-            None => Event::create(context, true)?,
+            None => Event::create(context, false)?,
         };
         event.record(stream)?;
         queued.push_back(event);

@@ -3,13 +3,17 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use gpuvmk_papers::{Gpu as _, Measured, PROGRAMS, Size, measure, median};
 use serde_json::{Value, json};
 
 use super::Figures;
 use crate::driver::Context;
 use crate::gpu::{Clock, CudaGpu};
+
+/// The variable that names the only program to be run, and its value for none at all.
+const ONLY: &str = "GPUVMK_ONLY";
+const NONE: &str = "none";
 
 /// How often kernels run.
 const TIMES: usize = 5;
@@ -29,7 +33,10 @@ fn all(context: &Rc<Context>, size: Size, clock: Clock, times: usize) -> Result<
     let mut gpu = CudaGpu::new(context, clock)?;
     let loaded = micros(start.elapsed());
     let mut table = Figures::new();
-    for program in &PROGRAMS {
+    let only = std::env::var(ONLY).ok();
+    let known = |name: &str| name == NONE || PROGRAMS.iter().any(|program| program.name == name);
+    ensure!(only.as_deref().is_none_or(known), "{ONLY} is {only:?}, which is no program");
+    for program in PROGRAMS.iter().filter(|program| only.as_deref().is_none_or(|name| name == program.name)) {
         let start = Instant::now();
         let measured = measure(&mut gpu, &program.job(size), times).context(program.name)?;
         let mut row = row(&measured, clock);

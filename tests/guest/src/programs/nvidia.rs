@@ -64,14 +64,24 @@ pub fn smi(options: &Options) -> Result<Figures> {
     Ok(figures)
 }
 
+/// Tells the CUDA program's check `table` which program of the table alone it runs.
+const ONLY: &str = "GPUVMK_ONLY";
+
 /// Becomes the CUDA program, which prints the result line; with `processes=N`, waits for as many that run at
 /// once, and prints one line of all.
 pub fn cuda(options: &Options) -> Result<Figures> {
     let checks: String = options.get("checks", "all".to_owned())?;
     let processes: usize = options.get("processes", 1)?;
+    let only: String = options.get("only", String::new())?;
     make_nodes()?;
     let gpu = options.gpu()?;
-    let command = || cuda_program(gpu, &checks);
+    let command = || {
+        let mut command = cuda_program(gpu, &checks)?;
+        if !only.is_empty() {
+            command.env(ONLY, &only);
+        }
+        anyhow::Ok(command)
+    };
     if processes == 1 {
         return Err(command()?.exec()).context("the CUDA program cannot be started");
     }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_control_client::TenantStatus;
 use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::machine::Said;
@@ -168,13 +169,47 @@ pub struct Heard {
     off: Option<Duration>,
 }
 
+/// The same, with what the aggregator says of the guest after each of its programs.
+pub fn watched(
+    workshop: &Workshop,
+    label: &str,
+    guest: &Guest,
+) -> Result<Vec<(ProgramResult, TenantStatus)>> {
+    eprintln!("{label}");
+    let mut rig = workshop.rig(label, Topology::Mediated, std::slice::from_ref(guest))?;
+    let mut seen = Vec::new();
+    let mut look = |report: &Report| {
+        if let Report::Result(result) = report {
+            seen.push((result.clone(), rig.tenants()));
+        }
+    };
+    hear_each(workshop, label, &rig, guest, &mut look)?;
+    stop(&mut rig)?;
+    let only = |tenants: Vec<TenantStatus>| tenants.into_iter().next().context("nobody is served");
+    seen.into_iter().map(|(result, tenants)| Ok((result, only(tenants?)?))).collect()
+}
+
 /// Boots `guest` with the GPUs of `rig`, and waits for its end.
 pub fn hear(workshop: &Workshop, label: &str, rig: &Rig, guest: &Guest) -> Result<Heard> {
+    hear_each(workshop, label, rig, guest, &mut |_| {})
+}
+
+/// The same, and hands each of its reports on as it comes.
+fn hear_each(
+    workshop: &Workshop,
+    label: &str,
+    rig: &Rig,
+    guest: &Guest,
+    each: &mut dyn FnMut(&Report),
+) -> Result<Heard> {
     let start = Instant::now();
     let mut machine = workshop.start(label, guest.name, rig, guest, 0)?;
     let (mut loaded, mut ending) = (None, None);
     let outcome = loop {
         let mut listen = |said: &Said<'_>| {
+            if let Said::Report(report) = said {
+                each(report);
+            }
             if let Said::Report(Report::Event { name, .. }) = said {
                 match name.as_str() {
                     "loaded" => loaded = Some(start.elapsed()),
