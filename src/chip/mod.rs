@@ -8,6 +8,7 @@ pub mod addr;
 pub mod catalogue;
 pub mod channel_event;
 pub mod compute;
+pub mod display;
 mod engine;
 pub mod gf100;
 pub mod gh100;

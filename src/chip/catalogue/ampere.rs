@@ -17,6 +17,7 @@ const AMPERE: ChipClasses = ChipClasses {
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(AMPERE_USERMODE_A),
     display: None,
+    heads: None,
 };
 
 pub(super) static GA102: ChipRow = row(&gsp::GA102, Family::Ampere, AMPERE);

@@ -18,6 +18,7 @@ const BLACKWELL: ChipClasses = ChipClasses {
     to_memory: BLACKWELL_INLINE_TO_MEMORY_A,
     usermode: Some(BLACKWELL_USERMODE_A),
     display: Some(NVCA70_DISPLAY),
+    heads: None,
 };
 
 pub(super) static GB202: ChipRow = row(&gsp::GB202, Family::Blackwell, BLACKWELL);

@@ -1,5 +1,6 @@
 //! The classes of a chip, by what they are for.
 
+use crate::display::ChannelKind;
 use crate::nv::classes::{Class, Role};
 
 /// The classes that drivers of a chip use.
@@ -21,6 +22,36 @@ pub struct ChipClasses {
     pub usermode: Option<Class>,
     /// The display engine, where its driver cannot be told that there is none.
     pub display: Option<Class>,
+    /// What a display engine with a head has, where there can be one: where a guest's picture was seen.
+    pub heads: Option<DisplayClasses>,
+}
+
+/// The classes of a display engine and of its channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisplayClasses {
+    /// The engine.
+    pub root: Class,
+    /// The core channel.
+    pub core: Class,
+    /// Windows.
+    pub window: Class,
+    /// Places of windows.
+    pub immediate: Class,
+    /// Cursors.
+    pub cursor: Class,
+}
+
+impl DisplayClasses {
+    /// What a channel of that class drives.
+    pub fn channel(&self, class: u32) -> Option<ChannelKind> {
+        let kinds = [
+            (self.core, ChannelKind::Core),
+            (self.window, ChannelKind::Window),
+            (self.immediate, ChannelKind::Immediate),
+            (self.cursor, ChannelKind::Cursor),
+        ];
+        kinds.into_iter().find(|(known, _)| known.number == class).map(|(_, kind)| kind)
+    }
 }
 
 impl ChipClasses {

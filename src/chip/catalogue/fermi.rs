@@ -25,6 +25,7 @@ pub(super) static GF100: ChipRow = ChipRow {
         to_memory: FERMI_MEMORY_TO_MEMORY_FORMAT_A,
         usermode: None,
         display: None,
+        heads: None,
     },
     kinds: &gf100::KINDS,
     vram: (32 << 20, 6 << 30),

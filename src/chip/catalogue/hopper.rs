@@ -17,6 +17,7 @@ const HOPPER: ChipClasses = ChipClasses {
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(HOPPER_USERMODE_A),
     display: None,
+    heads: None,
 };
 
 pub(super) static GH100: ChipRow = row(&gsp::GH100, Family::Hopper, HOPPER);

@@ -12,7 +12,7 @@ mod hopper;
 mod row;
 mod turing;
 
-pub use classes::ChipClasses;
+pub use classes::{ChipClasses, DisplayClasses};
 pub use row::{ChipRow, Face, Family, Subchannels};
 
 use std::error::Error;

@@ -17,6 +17,7 @@ const TURING: ChipClasses = ChipClasses {
     to_memory: KEPLER_INLINE_TO_MEMORY_B,
     usermode: Some(TURING_USERMODE_A),
     display: None,
+    heads: None,
 };
 
 pub(super) static TU102: ChipRow = row(&gsp::TU102, Family::Turing, TURING);

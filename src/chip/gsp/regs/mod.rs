@@ -11,6 +11,7 @@
 pub mod ampere;
 pub mod blackwell;
 pub mod board;
+pub mod display;
 pub mod falcon_boot;
 pub mod faults;
 pub mod fsp;
@@ -63,12 +64,13 @@ pub const TURING: [Table; 13] = [
 ];
 
 /// Ampere (GA10x) and Ada.
-pub const AMPERE: [Table; 15] = [
+pub const AMPERE: [Table; 16] = [
     IDENTITY,
     host::TABLE,
     timer::TABLE,
     falcon_boot::TABLE,
     falcon_boot::prom::TABLE,
+    display::TABLE,
     ampere::fuse::TABLE,
     vram_size::TABLE,
     &GSP_FALCON,
