@@ -18,6 +18,7 @@ pub use gpuvmk_aggregator as aggregator;
 pub use gpuvmk_backend as backend;
 pub use gpuvmk_chip as chip;
 pub use gpuvmk_chip::addr;
+pub use gpuvmk_display as display;
 pub use gpuvmk_fifo_virt as fifo_virt;
 pub use gpuvmk_frontend as frontend;
 pub use gpuvmk_gpu as gpu;

@@ -71,6 +71,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Events
         | Role::Alarm
         | Role::KernelChannels
+        | Role::Frames
         | Role::Unmask
         | Role::Trace
         | Role::Signals

@@ -124,6 +124,8 @@ fn refused(driver: &DriverCounters) -> String {
         (unknown, "accesses to unknown registers"),
         (face.window_faults, "accesses through BARs without a translation"),
         (face.bad_doorbells, "doorbells of no channel"),
+        (face.display_stops, "channels of its display stopped"),
+        (face.display_refused, "names of memory refused by its display"),
         (gsp.refused(), "calls refused by GSP"),
         (calls, "calls that GSP does not know"),
     ];

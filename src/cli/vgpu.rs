@@ -9,10 +9,11 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{LinkTimeouts, connect};
 use crate::config::{VmConfig, VmLimits};
+use crate::display::Edid;
 use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
 use crate::trace::Tracer;
-use crate::units::gsp_face::GspFaceConfig;
+use crate::units::gsp_face::{GspFaceConfig, HeadConfig};
 use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig, VgpuError};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
@@ -87,7 +88,10 @@ fn face(config: &VmConfig) -> Result<FaceConfig, VgpuError> {
         FaceConfig::Gsp(card) => {
             let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
             let objects = ObjectLimits { total, per_client };
-            FaceConfig::Gsp(GspFaceConfig { objects, uuid: config.uuid.into_bytes(), ..card })
+            let head = config
+                .display
+                .map(|mode| HeadConfig { edid: Some(Edid::new(&config.name, mode).bytes().to_vec()) });
+            FaceConfig::Gsp(GspFaceConfig { objects, uuid: config.uuid.into_bytes(), head, ..card })
         }
         card @ FaceConfig::Gf100(_) => card,
     })

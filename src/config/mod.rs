@@ -4,6 +4,7 @@
 //! known key for an unknown one. docs/configuration.md documents the keys; a test parses its examples.
 
 mod chip;
+mod display;
 mod file;
 mod folder;
 mod gpu;

@@ -56,6 +56,30 @@ fn minimal_vm_gets_the_documented_defaults() {
 }
 
 #[test]
+fn display_is_off_or_a_mode_of_a_chip_that_has_one() {
+    let with = |chip: &str, display: &str| {
+        vm(&VM.replace("vram =", &format!("chip = \"{chip}\"\ndisplay = {display}\nvram =")))
+    };
+    assert_eq!(vm(VM).expect("valid").display, None);
+    assert_eq!(with("GH100", "\"off\"").expect("valid").display, None);
+    let mode = with("AD104", "\"1280x800\"").expect("valid").display.expect("there is a head");
+    assert_eq!(mode.size().to_string(), "1280x800");
+    for (chip, display, why) in [
+        ("GH100", "\"1280x800\"", "a GH100 has no display here; chips that have one: AD104"),
+        ("GF100", "\"1280x800\"", "a GF100 has no display here"),
+        ("AD102", "\"1280x800\"", "a AD102 has no display here"),
+        ("AD104", "\"1280\"", "is no size"),
+        ("AD104", "\"8000x8000\"", "side of more than"),
+        ("AD104", "\"4000x3000\"", "needs a pixel clock"),
+        ("AD104", "true", "not a string"),
+    ] {
+        let found = mistakes(with(chip, display));
+        let told = found.iter().any(|mistake| mistake.key == "display" && mistake.to_string().contains(why));
+        assert!(told, "{chip} {display}: {found:?}");
+    }
+}
+
+#[test]
 fn misspelt_key_is_refused_with_line_and_nearest_key() {
     let found = mistakes(vm(&VM.replace("vram =", "vrma =")));
     assert_eq!(found.len(), 2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::chip::{self, VRAM_GRANULE};
+use super::display;
 use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, UUID_ALLOWED};
@@ -38,6 +39,8 @@ pub struct VmConfig {
     pub share: Share,
     /// How QEMU reaches instance memory.
     pub bar3: Bar3,
+    /// The mode that its monitor prefers; none: the GPU has no head.
+    pub display: Option<crate::display::Mode>,
     /// How long QEMU's next message is looked for, at most, before the back end sleeps.
     pub poll: Duration,
     /// Socket that QEMU connects to; the command line may give it instead.
@@ -89,6 +92,7 @@ impl VmConfig {
         let words = [("trapped", Bar3::Trapped), ("direct", Bar3::Direct)];
         let bar3 = reader
             .defaulted("bar3", usual_bar3(chip), "\"trapped\" or \"direct\"", |v| value::word(v, &words));
+        let display = display::read(reader, chip);
         let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
@@ -114,6 +118,7 @@ impl VmConfig {
             channels: u16::try_from(channels?).ok()?,
             share: share?,
             bar3: bar3?,
+            display: display?,
             poll: poll?,
             socket,
             limits: limits.unwrap_or_default(),

@@ -63,6 +63,14 @@ counters! {
         ///
         /// Chips with GSP only.
         pub dropped_stops: u64 = (counter Number "dropped_stops"),
+        /// Channels of the display engine that were stopped, because their push buffer had no meaning.
+        ///
+        /// Functions with a head only.
+        pub display_stops: u64 = (counter Number "display_stops"),
+        /// Memory that was named to the display engine and is not there, or is too small.
+        ///
+        /// Functions with a head only.
+        pub display_refused: u64 = (counter Number "display_refused"),
     }
 }
 

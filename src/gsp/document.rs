@@ -15,7 +15,8 @@ How a call is answered: **handler** means that the model decides; **constant** g
 **acknowledged** gives them back, because what they say needs no deed here. What is not listed is answered `NV_ERR_NOT_SUPPORTED` (a function or a
 control) or `NV_ERR_INVALID_CLASS`, counted, and noted in the log once. A call whose parameters have another size
 is answered `NV_ERR_INVALID_PARAM_STRUCT`. Classes without a number have another one on each family of chips
-([chips.md](chips.md)). Display, and controls of it, are answered by chips whose display cannot be fused off.
+([chips.md](chips.md)). Display, and controls of it, are answered by chips whose display cannot be fused off,
+and where a vGPU has a head ([display.md](display.md)).
 ";
 
 /// The document.
@@ -49,7 +50,9 @@ fn classes(text: &mut String, abi: &Abi) {
         let (number, name, size, doc) = (class.number, class.name, class.size, class.doc.trim());
         let number = match number {
             ClassNumber::Fixed(number) | ClassNumber::OfDisplay(number) => format!("{number:#06x}"),
-            ClassNumber::Role(_) | ClassNumber::DisplayRoot => "the chip's".to_owned(),
+            ClassNumber::Role(_) | ClassNumber::DisplayRoot | ClassNumber::DisplayChannel(_) => {
+                "the chip's".to_owned()
+            }
         };
         let _ = writeln!(text, "| {number} | `{name}` | {} | {size}{optional} | {doc} |", below.join(", "));
     }
@@ -82,6 +85,7 @@ const fn object(object: Type) -> &'static str {
         Type::Event => "event",
         Type::Memory => "memory",
         Type::Display => "display",
+        Type::DisplayChannel => "display channel",
         Type::ChannelGroup => "channel group",
         Type::ContextShare => "context share",
         Type::VirtualMemory => "virtual memory",
@@ -121,7 +125,7 @@ mod tests {
             assert!(distinct(abi.functions().map(|function| function.number).collect()));
             let fixed = abi.classes().filter_map(|class| match class.number {
                 ClassNumber::Fixed(number) | ClassNumber::OfDisplay(number) => Some(number),
-                ClassNumber::Role(_) | ClassNumber::DisplayRoot => None,
+                ClassNumber::Role(_) | ClassNumber::DisplayRoot | ClassNumber::DisplayChannel(_) => None,
             });
             assert!(distinct(fixed.collect()));
             assert!(distinct(abi.controls().map(|control| control.number).collect()));

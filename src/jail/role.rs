@@ -35,6 +35,8 @@ pub enum Role {
     Alarm,
     /// Device back end: carries out channels of a driver's kernel.
     KernelChannels,
+    /// Device back end: begins the frames of a virtual GPU's head.
+    Frames,
     /// Device back end, `gpuvmk softgpu`: unmasks INTx when KVM says so.
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
@@ -97,12 +99,13 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Session,
         Self::Door,
         Self::Events,
         Self::Alarm,
         Self::KernelChannels,
+        Self::Frames,
         Self::Unmask,
         Self::Trace,
         Self::Recorder,
@@ -141,6 +144,7 @@ impl Role {
             Self::Events => "events",
             Self::Alarm => "alarm",
             Self::KernelChannels => "kernel-channels",
+            Self::Frames => "frames",
             Self::Unmask => "unmask",
             Self::Trace => "trace",
             Self::Recorder => "recorder",
@@ -191,6 +195,7 @@ impl Role {
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
             Self::KernelChannels => Some("kernel-channels"),
+            Self::Frames => Some("frames"),
             Self::Unmask => Some("intx-unmask"),
             Self::Trace => Some("trace"),
             Self::Recorder => Some("recorder"),
@@ -208,7 +213,7 @@ impl Role {
             Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
             Self::Disk => Some("disk"),
             Self::Typing => Some("console"),
-            // Or `gf100-alarm`, or `kernel-channels`.
+            // Or `gf100-alarm`, `kernel-channels`, `frames`.
             Self::Interrupts => Some("aggregator-events"),
         }
     }
@@ -239,7 +244,9 @@ impl Role {
             (Self::Vmm, Drives::MachineWithCard) => Self::CardVmm,
             (Self::Processor, Drives::MachineWithCard) => Self::CardProcessor,
             (Self::Doorbells, Drives::MachineWithCard) => Self::CardDoorbells,
-            (Self::Events | Self::Alarm | Self::KernelChannels, Drives::Machine) => Self::Interrupts,
+            (Self::Events | Self::Alarm | Self::KernelChannels | Self::Frames, Drives::Machine) => {
+                Self::Interrupts
+            }
             _ => self,
         }
     }
@@ -248,7 +255,9 @@ impl Role {
     /// that they need.
     pub const fn starts(self) -> &'static [Self] {
         match self {
-            Self::Session => &[Self::Door, Self::Events, Self::Alarm, Self::KernelChannels, Self::Unmask],
+            Self::Session => {
+                &[Self::Door, Self::Events, Self::Alarm, Self::KernelChannels, Self::Frames, Self::Unmask]
+            }
             Self::SoftGpu => &[Self::Door, Self::Alarm, Self::Unmask],
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
@@ -273,6 +282,7 @@ impl Role {
             Self::Events => device::EVENTS,
             Self::Alarm => device::ALARM,
             Self::KernelChannels => device::KERNEL_CHANNELS,
+            Self::Frames => device::FRAMES,
             Self::Unmask => device::UNMASK,
             Self::Trace => device::TRACE,
             Self::Recorder => device::RECORDER,

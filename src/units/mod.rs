@@ -9,6 +9,7 @@
 
 mod counters;
 mod direct_windows;
+pub mod display;
 pub mod gf100;
 pub mod gsp_face;
 mod interest_tracker;

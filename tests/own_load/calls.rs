@@ -95,6 +95,7 @@ impl Caller {
             objects: ObjectLimits::default(),
             pci: PciIdentity::default(),
             uuid: [7; 16],
+            has_head: false,
         };
         let mut gsp = Gsp::new(config);
         let queues = Queues::prepare(&driver.ram, RAM);

@@ -1,6 +1,6 @@
 //! Lines whose pixels become those of a frame one by one, whatever is behind them.
 
-use super::narrow;
+use super::narrow::narrow;
 use super::pixel::colour;
 use super::table::Table;
 use crate::scanout::Format;

@@ -9,6 +9,7 @@ mod direct;
 mod gob;
 mod half;
 mod lines;
+mod narrow;
 mod pixel;
 mod place;
 mod table;
@@ -23,6 +24,7 @@ use thiserror::Error;
 use blend::blended;
 use direct::Direct;
 use lines::Lines;
+use narrow::narrow;
 use pixel::{argb1555, argb8888, colour};
 use place::Seen;
 use table::Table;
@@ -218,10 +220,4 @@ fn lay_cursor(
         *behind = blended(cursor.blend, front, *behind);
     }
     0
-}
-
-/// The upper 8 bits of each colour.
-fn narrow(rgb: [u16; 3]) -> u32 {
-    let [red, green, blue] = rgb.map(|part| part.to_be_bytes()[0]);
-    u32::from_be_bytes([0, red, green, blue])
 }

@@ -5,6 +5,7 @@
 //! second and nothing was flipped, it looks 10 times a second. Nobody looks: it waits, and gives its memory
 //! back after ten seconds.
 
+mod counts;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -14,14 +15,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gpuvmk_counters::Kept;
-
 use super::compose::{Composed, Composer};
 use super::frame::Frame;
 use super::mode::Size;
 use super::scanout::{ReadBytes, Scanout};
 use super::source::{FrameSource, Looking, Picture, Wake};
 use super::tiles::Tiles;
+pub use counts::WatchCounts;
 use state::{Order, Shared};
 
 /// Shortest time from one picture to the next.
@@ -43,21 +43,6 @@ const NOTHING: Size = Size::new(640, 480);
 pub trait Head: ReadBytes + Send + Sync {
     /// What it shows now. A head that is off shows black.
     fn scanout(&self) -> Scanout;
-}
-
-/// What composing came to.
-#[derive(Debug, Default)]
-pub struct WatchCounts {
-    /// Pictures that were composed.
-    pub composed: Kept,
-    /// Those that differed from the one before.
-    pub changed: Kept,
-    /// Pieces of surfaces, cursors and tables that could not be read.
-    pub unread: Kept,
-    /// Pictures that were larger than a frame may be.
-    pub too_large: Kept,
-    /// Nanoseconds of composing and comparing.
-    pub nanoseconds: Kept,
 }
 
 /// The composing thread of a head. It ends when this goes.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::WatchCounts;
+use super::counts::WatchCounts;
 use crate::source::{Picture, Wake};
 
 /// What the thread does next.

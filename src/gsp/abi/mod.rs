@@ -9,6 +9,8 @@
 //! Sources: headers of open-gpu-kernel-modules, and `nvkm/subdev/gsp/rm` of Linux 7.2.
 
 pub mod common;
+pub mod display;
+pub mod forms;
 pub mod names;
 pub mod nvidia;
 pub mod object_type;

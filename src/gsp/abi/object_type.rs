@@ -21,6 +21,8 @@ pub enum Type {
     Memory,
     /// The display engine.
     Display,
+    /// A channel of the display engine.
+    DisplayChannel,
     /// Channels that are scheduled together.
     ChannelGroup,
     /// A share of a group's contexts.

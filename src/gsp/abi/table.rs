@@ -3,13 +3,17 @@
 //! Each row says of a number its name, what it is sent to, how large its parameters are, how it is answered,
 //! and where that is known from. docs/controls.md is written from them ([`crate::document`]).
 
+use super::display::DisplayCall;
+pub use super::forms::{Fill, Read, Write};
 pub use super::object_type::Type;
 use super::status::Status;
 use super::values::{
-    AddressSpaceParameters, ChannelParameters, Devices, FaultOfChannel, Graphics, Identity, InterruptVectors,
-    MemoryInfo, MemorySystem, Names, PageDirectory, Parameters, PromoteContext, SuspendMemory, SuspendRegion,
+    AddressSpaceParameters, ChannelParameters, Devices, DisplayChannelParameters, FaultOfChannel, Graphics,
+    Identity, InterruptVectors, MemoryInfo, MemorySystem, Names, PageDirectory, Parameters, PromoteContext,
+    SuspendMemory, SuspendRegion,
 };
 use gpuvmk_chip::catalogue::ChipClasses;
+use gpuvmk_chip::display::ChannelKind;
 use gpuvmk_chip::nv::classes::Role;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
@@ -73,6 +77,8 @@ pub enum ClassNumber {
     OfDisplay(u32),
     /// The chip's class for its display engine.
     DisplayRoot,
+    /// The chip's class for such channels of its display engine, where that has heads.
+    DisplayChannel(ChannelKind),
 }
 
 impl ClassNumber {
@@ -82,6 +88,7 @@ impl ClassNumber {
             Self::Fixed(fixed) => fixed == class,
             Self::OfDisplay(fixed) => fixed == class && chip.display.is_some(),
             Self::DisplayRoot => chip.display.is_some_and(|root| root.number == class),
+            Self::DisplayChannel(kind) => chip.heads.and_then(|heads| heads.channel(class)) == Some(kind),
             Self::Role(role) => {
                 chip.for_tenants().iter().any(|known| known.number == class && known.role == role)
             }
@@ -127,6 +134,8 @@ pub enum ClassParameters {
     Event(Read<u32>),
     /// The display engine, or what its heads have in common.
     Display,
+    /// A channel of the display engine.
+    DisplayChannel(Read<DisplayChannelParameters>),
     /// A group of channels, with the handle of its address space or 0, and its engine.
     ChannelGroup(Read<(u32, Option<Engine>)>),
     /// A share of a group's contexts, with the handle of its address space or 0.
@@ -146,6 +155,7 @@ impl Class {
             ClassParameters::Copy(_) | ClassParameters::Graphics => Type::EngineObject,
             ClassParameters::Event(_) => Type::Event,
             ClassParameters::Display => Type::Display,
+            ClassParameters::DisplayChannel(_) => Type::DisplayChannel,
             ClassParameters::ChannelGroup(_) => Type::ChannelGroup,
             ClassParameters::ContextShare(_) => Type::ContextShare,
             ClassParameters::Plain(own) => own,
@@ -169,6 +179,7 @@ impl Class {
             ClassParameters::Graphics => Parameters::Graphics,
             ClassParameters::Event(read) => Parameters::Event { index: read(raw)? },
             ClassParameters::Display => Parameters::Display,
+            ClassParameters::DisplayChannel(read) => Parameters::DisplayChannel(read(raw)?),
             ClassParameters::ChannelGroup(read) => {
                 let (space, engine) = read(raw)?;
                 Parameters::ChannelGroup { space, engine }
@@ -222,15 +233,6 @@ impl Answer {
         }
     }
 }
-
-/// Reads parameters of the table's size. The error is the status for the driver.
-pub type Read<T> = fn(&[u8]) -> Result<T, Status>;
-
-/// Writes an answer over parameters of the size that the table says.
-pub type Write<T> = fn(&T, &mut [u8]);
-
-/// Writes an answer that follows from the question too, over it. The error is the status for the driver.
-pub type Fill<T> = fn(&T, &mut [u8]) -> Result<(), Status>;
 
 /// A control's call to the model, and this version's layout of its parameters. Bytes that are not written go
 /// back unchanged.
@@ -312,6 +314,8 @@ pub enum ControlCall {
     MemoryInfo(Fill<MemoryInfo>),
     /// Properties of an engine, by number.
     Engines(Fill<EngineSet>),
+    /// A control of the display engine.
+    Display(DisplayCall),
     /// An answer that follows from the question alone.
     Computed(fn(&mut [u8]) -> Result<(), Status>),
 }
@@ -332,9 +336,10 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// Declares classes: `class` with the number by its name (`display` for one of a display engine) or `role`
-/// with what the chip has a class for, what they can be below, bytes of parameters and whether they can be
-/// left out, what objects are and how parameters are read.
+/// Declares classes: `class` with the number by its name (`display` for one of a display engine), `role`
+/// with what the chip has a class for, or `channel` with what a display channel drives, what they can be
+/// below, bytes of parameters and whether they can be left out, what objects are and how parameters are
+/// read.
 macro_rules! classes {
     ($($(#[doc = $doc:literal])+ $kind:ident $name:ident below $parents:expr,
         $size:expr, $presence:ident => $parameters:expr;)+) => {
@@ -350,6 +355,9 @@ macro_rules! classes {
     };
     (@ class $name:ident) => { $crate::abi::table::ClassNumber::Fixed($name) };
     (@ display $name:ident) => { $crate::abi::table::ClassNumber::OfDisplay($name) };
+    (@ channel $name:ident) => {
+        $crate::abi::table::ClassNumber::DisplayChannel(gpuvmk_chip::display::ChannelKind::$name)
+    };
     (@ role DisplayRoot) => { $crate::abi::table::ClassNumber::DisplayRoot };
     (@ role $name:ident) => {
         $crate::abi::table::ClassNumber::Role(gpuvmk_chip::nv::classes::Role::$name)

@@ -3,12 +3,14 @@
 //! A version's module makes them of the bytes that a driver sent, and bytes of them for it. Handles, numbers
 //! of controls and classes, and addresses are the driver's own.
 
+mod display;
 mod gpu;
 
 use super::object_type::Type;
 use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, PhysicalAddress};
 
+pub use display::{ChannelPush, DisplayChannel, DisplayChannelParameters, InstanceMemory, Monitor};
 pub use gpu::{Graphics, Host, Identity, MemoryInfo, MemoryUnits, Multiprocessor, Names, PciIdentity};
 
 /// An object's full name.
@@ -137,6 +139,8 @@ pub enum Parameters {
     Graphics,
     /// The display engine.
     Display,
+    /// A channel of the display engine.
+    DisplayChannel(DisplayChannelParameters),
     /// An event.
     Event {
         /// What it is about.

@@ -1,12 +1,12 @@
 //! Blackwell (GB20x).
 
 use super::gh100::HOPPER;
-use super::{Display, GspHal, chips};
+use super::{GspHal, chips};
 use crate::abi::values::Multiprocessor;
 
 const BLACKWELL: GspHal = GspHal {
     non_wpr_heap: 0x22_0000,
-    display: Some(Display { stall: 0x61, low: 0x62 }),
+    display: Some(HOPPER.display_vectors),
     multiprocessor: Multiprocessor::of(0xc00),
     ..HOPPER
 };

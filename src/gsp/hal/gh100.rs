@@ -1,6 +1,6 @@
 //! Hopper.
 
-use super::{GspHal, Vectors};
+use super::{Display, GspHal, Vectors};
 use crate::abi::values::{MemoryUnits, Multiprocessor};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gmmu::Gmmu;
@@ -18,6 +18,7 @@ pub(super) const HOPPER: GspHal = GspHal {
     channels_per_runlist: CHANNELS_PER_RUNLIST,
     non_wpr_heap: 2 << 20,
     display: None,
+    display_vectors: Display { stall: 0x61, low: 0x62 },
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x60, non_stall, memory: 0x81 },
     graphics: TextureClusters::of(&[9; 8]),

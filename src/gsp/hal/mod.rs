@@ -35,8 +35,10 @@ pub struct GspHal {
     pub channels_per_runlist: u16,
     /// Bytes of the heap outside the protected region of VRAM, as drivers assume them.
     pub non_wpr_heap: u64,
-    /// The display engine, where it cannot be fused off. It has no heads.
+    /// The display engine, where it cannot be fused off.
     pub display: Option<Display>,
+    /// The vectors of one that a function has because it has a head.
+    pub display_vectors: Display,
     /// Firmware has the driver run a sequence of register accesses before it is ready (RUN_CPU_SEQUENCER):
     /// where falcons boot it, that is how its own helper on SEC2 gets to run. Nova-core waits for it on these
     /// chips.
@@ -65,7 +67,7 @@ pub struct Vectors {
 /// A display engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Display {
-    /// Its interrupt vector. Nothing ever raises it.
+    /// Its interrupt vector. Heads raise it.
     pub stall: u32,
     /// That for what can wait. Nothing ever raises it.
     pub low: u32,
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn every_source_has_a_vector_of_its_own() {
         for chip in ALL {
-            let display = chip.display.into_iter().flat_map(|display| [display.stall, display.low]);
+            let display = [chip.display_vectors.stall, chip.display_vectors.low];
             let engines = Engine::ALL.iter().map(|engine| (chip.vectors.non_stall)(*engine));
             let memory = chip.vectors.memory..chip.vectors.memory + 7;
             let mut vectors: Vec<_> =

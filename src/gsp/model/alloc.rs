@@ -73,7 +73,7 @@ fn name_again(rm: &mut Rm, id: Id, parent: u32, source: Id) -> Result<(), Status
     if !own.is_shared() {
         return Err(Status::NotSupported);
     }
-    let (_, parents) = rm.abi.place_of(rm.config.hal.classes(), class).ok_or(Status::InvalidClass)?;
+    let (_, parents) = rm.abi.place_of(&rm.config.classes(), class).ok_or(Status::InvalidClass)?;
     rm.objects.admit(id, parent, parents)?;
     rm.objects.add(id, parent, class, Kind::Duplicate { of, own })
 }
@@ -89,7 +89,7 @@ pub(super) fn allocate(
     if !rm.objects.has_client(wanted.id.client) {
         return Err(Status::InvalidClient);
     }
-    let Some(class) = rm.abi.class(rm.config.hal.classes(), wanted.class) else {
+    let Some(class) = rm.abi.class(&rm.config.classes(), wanted.class) else {
         rm.unknown(Call::Allocation(wanted.class));
         return Err(Status::InvalidClass);
     };
@@ -122,6 +122,9 @@ fn make(rm: &mut Rm, back: &dyn GspBackend, wanted: Wanted, parameters: Paramete
         Parameters::Graphics => engine_object(rm, back, wanted, Engine::Graphics),
         Parameters::Event { index } => Ok(Kind::Event { index }),
         Parameters::Display => Ok(Kind::Display),
+        Parameters::DisplayChannel(parameters) => {
+            rm.display.open(&rm.config, wanted.class, parameters).map(|name| Kind::DisplayChannel { name })
+        }
         Parameters::ChannelGroup { space, engine } => {
             group(rm, wanted, space).map(|()| Kind::ChannelGroup { space, engine })
         }

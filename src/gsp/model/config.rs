@@ -2,7 +2,8 @@
 
 use super::objects::ObjectLimits;
 use crate::abi::values::PciIdentity;
-use crate::hal::GspHal;
+use crate::hal::{Display, GspHal};
+use gpuvmk_chip::catalogue::{ChipClasses, DisplayClasses};
 use gpuvmk_chip::{EngineSet, TextureClusters};
 
 /// What the virtual GSP must know of its function.
@@ -24,12 +25,31 @@ pub struct GspConfig {
     pub pci: PciIdentity,
     /// Its UUID, which tells it from every other GPU.
     pub uuid: [u8; 16],
+    /// Its display engine has a head, where its chip can have one.
+    pub has_head: bool,
 }
 
 impl GspConfig {
     /// What the graphics engine has.
     pub(super) fn graphics(&self) -> TextureClusters {
         self.graphics.unwrap_or(self.hal.graphics)
+    }
+
+    /// The classes of the display engine, where that has a head.
+    pub(super) fn heads(&self) -> Option<DisplayClasses> {
+        self.hal.classes().heads.filter(|_| self.has_head)
+    }
+
+    /// The classes that its driver may use.
+    pub(super) fn classes(&self) -> ChipClasses {
+        let all = *self.hal.classes();
+        let heads = self.heads();
+        ChipClasses { display: heads.map_or(all.display, |heads| Some(heads.root)), heads, ..all }
+    }
+
+    /// The display engine's vectors, where its driver is told of one.
+    pub(super) fn display(&self) -> Option<Display> {
+        self.hal.display.or_else(|| self.heads().map(|_| self.hal.display_vectors))
     }
 
     /// VRAM address of BAR1's top page table, which the driver fills in itself.

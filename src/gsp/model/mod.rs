@@ -7,11 +7,13 @@ mod channel;
 mod config;
 mod control;
 mod counters;
+mod display;
 mod effect;
 mod engines;
 mod error;
 mod events;
 mod gsp;
+mod heads;
 mod kernel_channels;
 mod message;
 mod notifiers;
@@ -33,6 +35,7 @@ mod tests;
 
 pub use config::GspConfig;
 pub use counters::{Call, Counters, Note};
+pub use display::DisplayEngine;
 pub use effect::Effect;
 pub use error::{BootError, Refused, SavedError};
 pub use gsp::Gsp;
@@ -45,6 +48,7 @@ pub use token::DoorbellTarget;
 /// The states of what GSP has, parts of [`GspState`].
 pub mod saved_state {
     pub use super::channel::{ChannelState, ChannelsState, Phase, PositionState, RingState};
+    pub use super::display::DisplayBufferState;
     pub use super::message::WaitingState;
     pub use super::objects::{DeviceSpaceState, KindState, ObjectState};
     pub use super::queue::{QueueRingState, QueuesState};

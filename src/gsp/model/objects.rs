@@ -13,6 +13,7 @@ use crate::abi::status::Status;
 pub(super) use crate::abi::values::Id;
 use crate::model::token::Token;
 use gpuvmk_backend::ObjectUsage;
+use gpuvmk_chip::display::ChannelName;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 pub use state::{DeviceSpaceState, KindState, ObjectState};
 
@@ -82,6 +83,9 @@ pub(super) enum Kind {
         pages: u32,
     },
     Display,
+    DisplayChannel {
+        name: ChannelName,
+    },
     /// With the handle of its address space, or 0, and the engine of its channels.
     ChannelGroup {
         space: u32,
@@ -114,9 +118,20 @@ impl Kind {
             Self::Event { .. } => Type::Event,
             Self::Memory { .. } => Type::Memory,
             Self::Display => Type::Display,
+            Self::DisplayChannel { .. } => Type::DisplayChannel,
             Self::ChannelGroup { .. } => Type::ChannelGroup,
             Self::ContextShare { .. } => Type::ContextShare,
             Self::Plain(own) | Self::Duplicate { own, .. } => *own,
+        }
+    }
+}
+
+impl Kind {
+    /// The channel of the display engine that it is.
+    pub(super) const fn display_channel(&self) -> Option<ChannelName> {
+        match self {
+            Self::DisplayChannel { name } => Some(*name),
+            _ => None,
         }
     }
 }

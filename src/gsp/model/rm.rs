@@ -7,6 +7,7 @@ use crate::abi::values::Host;
 use crate::model::channel::Channels;
 use crate::model::config::GspConfig;
 use crate::model::counters::{Call, Counters, Note, Notes};
+use crate::model::display::Display;
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
 use crate::model::kernel_channels::KernelChannels;
@@ -40,6 +41,8 @@ pub(super) struct Rm {
     pub(super) notifiers: Notifiers,
     /// What the driver's programs read without asking.
     pub(super) shared_data: SharedData,
+    /// The display engine.
+    pub(super) display: Display,
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) notes: Notes,
@@ -70,6 +73,7 @@ impl Rm {
             kernel_channels: KernelChannels::default(),
             notifiers: Notifiers::default(),
             shared_data: SharedData::default(),
+            display: Display::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
             notes: Notes::default(),
@@ -89,6 +93,9 @@ impl Rm {
         self.kernel_channels.clear();
         self.notifiers.clear();
         self.shared_data.set_record(None);
+        let channels = self.objects.iter().filter_map(|(_, object)| object.kind.display_channel());
+        channels.for_each(|name| self.display.close(name));
+        self.display.clear();
         self.objects.clear();
         self.bar2_entry = 0;
         self.saved_at = None;
@@ -187,6 +194,9 @@ impl Rm {
             return Ok(());
         }
         for kind in self.objects.remove(id)? {
+            if let Some(name) = kind.display_channel() {
+                self.display.close(name);
+            }
             if let Kind::Channel { token, .. } = kind {
                 self.channels.destroy(back, token);
                 self.kernel_channels.end(token);

@@ -15,6 +15,7 @@ use super::channel::{Channels, ChannelsState};
 use super::config::GspConfig;
 use super::counters::Counters;
 use super::counters::Notes;
+use super::display::{Display, DisplayBufferState};
 use super::gsp::{Gsp, State};
 use super::kernel_channels::KernelChannels;
 use super::message::{Assembly, WaitingState};
@@ -58,6 +59,9 @@ pub struct GspState {
     pub non_wpr_heap: u64,
     /// The checksum of what was written there, while GSP is still as it was then.
     pub kept: Option<u64>,
+    /// Where push buffers are of the display engine's channels that are to be made. Since there are heads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub display_buffers: Vec<DisplayBufferState>,
 }
 
 /// Nothing was said.
@@ -93,6 +97,7 @@ impl Gsp {
             notifiers: _,
             // Nor where programs read without asking.
             shared_data: _,
+            display,
             counters,
             // For operators, who count from when they look first.
             refusals: _,
@@ -125,6 +130,7 @@ impl Gsp {
             saved_at: *saved_at,
             non_wpr_heap: *non_wpr_heap,
             kept: *kept,
+            display_buffers: display.buffers(),
         }
     }
 
@@ -169,6 +175,7 @@ impl Gsp {
                 kernel_channels: KernelChannels::default(),
                 notifiers: Notifiers::default(),
                 shared_data: SharedData::default(),
+                display: Display::of_buffers(&state.display_buffers).map_err(inside)?,
                 counters: state.counters,
                 refusals: Refusals::default(),
                 notes: Notes::default(),

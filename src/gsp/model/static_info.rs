@@ -106,6 +106,7 @@ mod tests {
                 objects: ObjectLimits::default(),
                 pci: PciIdentity::default(),
                 uuid: [0; 16],
+                has_head: false,
             };
 
             let sizes = with_info(&config, About::default(), suspend_sizes);
@@ -127,6 +128,7 @@ mod tests {
                 objects: ObjectLimits::default(),
                 pci: PciIdentity::default(),
                 uuid: [0; 16],
+                has_head: false,
             };
 
             let last =
@@ -148,6 +150,7 @@ mod tests {
             objects: ObjectLimits::default(),
             pci: PciIdentity::default(),
             uuid: [0; 16],
+            has_head: false,
         };
 
         with_info(&config, About::default(), |info| {

@@ -128,6 +128,19 @@ pub(crate) const KERNEL_CHANNELS: &[&[Rule]] = &[
     },
 ];
 
+/// Begins the frames of a head: what waits for that is read from the guest's memory, and told there.
+pub(crate) const FRAMES: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll rare "needs a guest with a display": "waits for the aggregator, whether an interrupt's descriptor has room";
+        SYS_read rare "needs a guest with a display": "the same";
+        SYS_write rare "needs a guest with a display": "interrupts, log";
+        SYS_sendmsg rare "needs a guest with a display": "requests to the aggregator";
+        SYS_recvmsg rare "needs a guest with a display": "its answers";
+    },
+];
+
 /// Waits for KVM's word that a guest has dealt with INTx.
 pub(crate) const UNMASK: &[&[Rule]] = &[
     BASE,

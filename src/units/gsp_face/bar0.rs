@@ -26,7 +26,8 @@ impl<B: GspBackend> GspFunction<B> {
             if matches!(self.core.roles.of(lane.reg), Role::Interrupt(register) if register.shows_pending()) {
                 self.core.interest_tracker.deliver(&*self.backend);
             }
-            lane.store(self.core.face.read(lane.reg), part);
+            let of_head = self.core.read_head(lane.reg);
+            lane.store(of_head.unwrap_or_else(|| self.core.face.read(lane.reg)), part);
             rest = later;
         }
     }
@@ -47,11 +48,14 @@ impl<B: GspBackend> GspFunction<B> {
             if matches!(self.core.roles.of(lane.reg), Role::Interrupt(_)) {
                 self.core.interest_tracker.deliver(&*self.backend);
             }
+            rest = later;
+            if self.write_head(lane.reg, lane.word(part)) {
+                continue;
+            }
             self.core.face.write(lane.reg, lane.word(part), &mut effects);
             for effect in effects.drain(..) {
                 self.perform(effect);
             }
-            rest = later;
         }
     }
 

@@ -36,6 +36,15 @@ pub struct GspFaceConfig {
     pub objects: ObjectLimits,
     /// What drivers call the GPU's UUID. No two GPUs have the same.
     pub uuid: [u8; 16],
+    /// Its head, where it has one. Chips whose classes say of none have none.
+    pub head: Option<HeadConfig>,
+}
+
+/// A head, and the monitor there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadConfig {
+    /// What describes the monitor (EDID); none: none is plugged in.
+    pub edid: Option<Vec<u8>>,
 }
 
 impl GspFaceConfig {
@@ -51,11 +60,17 @@ impl GspFaceConfig {
             clock: Arc::new(MonotonicClock::default()),
             objects: ObjectLimits::default(),
             uuid: [0; 16],
+            head: None,
         }
     }
 }
 
 impl GspFaceConfig {
+    /// Its head, if its chip can have one.
+    pub(super) fn head(&self) -> Option<&HeadConfig> {
+        self.head.as_ref().filter(|_| self.hal.gsp.classes().heads.is_some())
+    }
+
     /// What firmware tells of it, as the configuration space does.
     pub(super) const fn identity(&self) -> PciIdentity {
         let Pci { bar0_size, bar1_size, bar3_size, .. } = self.hal.pci;

@@ -4,16 +4,17 @@
 //!
 //! 1. GSP: held while the back is called, which may wait for another process.
 //! 2. that of the interest tracker: held while the back is called, which sends events.
-//! 3. one of the others: a window (held while the back accesses memory, which neither waits nor calls back),
-//!    the units, the tokens, the stopped channels, what was counted of GSP, or what goes on later. The last
-//!    five are not held while anything else is called, except the interrupt sink under the units' lock.
+//! 3. one of the others: a window or the display engine (held while the back accesses memory, which neither
+//!    waits nor calls back), the units, the tokens, the stopped channels, what was counted of GSP, what goes
+//!    on later, or when frames begin. The last six are not held while anything else is called, except the
+//!    interrupt sink under the units' lock.
 //!
 //! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
 //! listed ([`super::unreported_stops`]); then the event tries to lock GSP and deliver it. If another thread
 //! holds GSP, that thread checks the list again after it released the lock: one of both finds the entry.
 //!
 //! [`Core::freeze`] is the one exception: it holds all of them at once, in the order GSP, BAR1, BAR2, units,
-//! stopped channels, so that a state is taken at one point. No other code holds two of the last five.
+//! stopped channels, so that a state is taken at one point. No other code holds two of the last six.
 //!
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
@@ -21,6 +22,8 @@
 mod boot;
 mod boot_log;
 mod gsp_counts;
+mod head;
+pub mod head_access;
 mod kernel;
 mod parts;
 mod state;
@@ -37,6 +40,7 @@ use super::registers::Registers;
 use super::tokens::Tokens;
 use super::unreported_stops::UnreportedStops;
 use crate::direct_windows::Watcher;
+use crate::display::Display;
 use crate::interest_tracker::InterestTracker;
 use boot_log::BootLog;
 use gpuvmk_backend::{EngineEvents, GspBackend, WindowTables};
@@ -50,6 +54,7 @@ use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuRoot, GmmuTables};
 use gpuvmk_pci::{CoalescableWrite, Region};
 use gsp_counts::counters_of;
+pub use head::Head;
 pub use parts::Parts;
 pub use state::GspFaceState;
 
@@ -89,6 +94,8 @@ pub struct Core<B> {
     pub watcher: Watcher,
     /// Where channels of the driver's kernel go on by themselves.
     pub later: Later,
+    /// The function's head, where it has one.
+    pub head: Option<Head<B>>,
     /// Where the directories of BAR1 and BAR2 are.
     roots: [u64; 2],
 }
@@ -101,6 +108,7 @@ impl<B: GspBackend> Core<B> {
         config: GspConfig,
         registers: Registers,
         clock: Arc<dyn Clock>,
+        display: Option<Display>,
     ) -> Self {
         let physical = GmmuTables { format: hal.mmu, root: GmmuRoot::Physical };
         let parts = Parts {
@@ -112,13 +120,19 @@ impl<B: GspBackend> Core<B> {
             stops: UnreportedStops::default(),
             window_faults: 0,
             bad_doorbells: 0,
+            display,
         };
         Self::of(back, hal, config, parts)
     }
 
     /// All of it, of these parts.
     pub fn of(back: Weak<B>, hal: &'static Hal, config: GspConfig, parts: Parts) -> Self {
-        let Parts { gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells } = parts;
+        let Parts { mut gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells, display } =
+            parts;
+        let head = display.map(|display| Head::new(display, Weak::clone(&back)));
+        if let Some(head) = &head {
+            gsp.set_display(head.engine());
+        }
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         let (before, asked) = (GspCounters::default(), Mutex::new(counters_of(&gsp)));
         let roles = Arc::clone(face.lock().roles());
@@ -139,6 +153,7 @@ impl<B: GspBackend> Core<B> {
             asked,
             watcher: Watcher::default(),
             later: Later::default(),
+            head,
             roots,
         }
     }
@@ -165,6 +180,10 @@ impl<B: GspBackend> Core<B> {
         // Before the back's reset, which tells operators.
         back.note_objects(fresh.take_object_usage());
         back.reset();
+        if let Some(head) = &self.head {
+            fresh.set_display(head.engine());
+            head.reset();
+        }
         processor.before = processor.before.and(counters_of(&processor.gsp));
         processor.gsp = fresh;
         // Late events of the back are dropped with it.

@@ -4,16 +4,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::config::{self, GspFaceConfig, regions};
-use super::core::{Core, GspFaceState, Parts};
+use super::core::head_access::HeadView;
+use super::core::{Core, GspFaceState, Head, Parts};
 use super::effect::Effect;
+use super::frames::{Blanks, FrameThread};
 use super::hal::Hal;
 use super::later::{GoesOn, Worker};
 use super::memory::{TableMemory, VramMemory};
 use super::registers::Registers;
+use crate::display::Display;
 use crate::{DriverCounters, FaceCounters, RestoreError};
 use gpuvmk_backend::GspBackend;
+use gpuvmk_chip::registers::Reg;
 use gpuvmk_gsp::GspConfig;
-use gpuvmk_mmio_trap::access::check;
+use gpuvmk_mmio_trap::access::{Word, check};
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
@@ -30,6 +34,9 @@ pub struct GspFunction<B: GspBackend> {
     /// Goes on with channels of the driver's kernel; whom for.
     worker: Worker,
     who: Weak<dyn GoesOn>,
+    /// Begins the frames of its head; whose.
+    frames: FrameThread,
+    whose: Weak<dyn Blanks>,
 }
 
 impl<B: GspBackend> std::fmt::Debug for GspFunction<B> {
@@ -48,7 +55,8 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         let hal = config.hal;
         let registers = Registers::new(hal, space, backend.vram_size(), backend.engines());
         let gsp = Self::gsp_config(&backend, &config);
-        let core = Core::new(Arc::downgrade(&backend), hal, gsp, registers, config.clock);
+        let display = config.head().map(|head| Display::new(head.edid.clone()));
+        let core = Core::new(Arc::downgrade(&backend), hal, gsp, registers, config.clock, display);
         Ok(Self::connected(backend, core))
     }
 
@@ -74,8 +82,10 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         let space = config::space_of(&config, &state.registers.config)?;
         let gsp = Self::gsp_config(&backend, &config);
         let hal = config.hal;
-        let parts = Parts::from_state(state, hal, gsp, space, config.clock)
-            .map_err(|error| error.within(hal.name))?;
+        let head = config.head().cloned();
+        let around = (config.clock, head.as_ref());
+        let parts =
+            Parts::from_state(state, hal, gsp, space, around).map_err(|error| error.within(hal.name))?;
         let core = Core::of(Arc::downgrade(&backend), hal, gsp, parts);
         let function = Self::connected(backend, core);
         let (back, core) = (&*function.backend, &*function.core);
@@ -92,7 +102,9 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         backend.connect_events(core.clone());
         core.interest_tracker.reset(&*backend);
         let who: Weak<dyn GoesOn> = Arc::downgrade(&core) as Weak<dyn GoesOn>;
-        Self { backend, core, worker: Worker::default(), who }
+        let whose: Weak<dyn Blanks> = Arc::downgrade(&core) as Weak<dyn Blanks>;
+        let (worker, frames) = (Worker::default(), FrameThread::default());
+        Self { backend, core, worker, who, frames, whose }
     }
 
     /// What GSP knows of a function with this back.
@@ -106,6 +118,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
             objects: config.objects,
             pci: config.identity(),
             uuid: config.uuid,
+            has_head: config.head().is_some(),
         }
     }
 }
@@ -122,12 +135,22 @@ impl<B: GspBackend> GspFunction<B> {
         format!("{:?} {:?}", self.core.interest_tracker.current(), self.core.face.lock().interrupt_state())
     }
 
+    /// What its head shows, for those who look; none: it has no head.
+    pub fn head(&self) -> Option<Arc<dyn gpuvmk_display::Head>>
+    where
+        B: 'static,
+    {
+        self.core.head.as_ref()?;
+        Some(Arc::new(HeadView::new(Arc::downgrade(&self.core), Arc::downgrade(&self.backend))))
+    }
+
     /// Accesses of note.
     pub fn counters(&self) -> FaceCounters {
         let (file, boot_errors) = {
             let units = self.core.face.lock();
             (units.counters(), units.boot_errors())
         };
+        let display = self.core.head.as_ref().map(Head::counters).unwrap_or_default();
         FaceCounters {
             unlisted_reads: file.unlisted_reads,
             unlisted_writes: file.unlisted_writes,
@@ -136,6 +159,8 @@ impl<B: GspBackend> GspFunction<B> {
             boot_errors,
             bad_doorbells: self.core.bad_doorbells.load(Ordering::Relaxed),
             dropped_stops: self.core.dropped_stops(),
+            display_stops: display.channels_stopped,
+            display_refused: display.handles_refused,
             ..FaceCounters::default()
         }
     }
@@ -169,6 +194,15 @@ impl<B: GspBackend> GspFunction<B> {
         if !self.core.later.runs() && self.core.has_kernel_channels() {
             self.worker.start(&self.core.later, Weak::clone(&self.who));
         }
+    }
+
+    /// Writes a register of the display engine; false: it is not of it.
+    pub(super) fn write_head(&self, reg: Reg, word: Word) -> bool {
+        let Some(is_awaited) = self.core.write_head(&self.backend, reg, word) else { return false };
+        if is_awaited && let Some(head) = &self.core.head {
+            self.frames.start(&head.frames, Weak::clone(&self.whose));
+        }
+        true
     }
 
     pub(super) fn window_fault(&self, bar: u8, fault: &WindowFault) {
@@ -213,6 +247,9 @@ impl<B: GspBackend> Drop for GspFunction<B> {
     fn drop(&mut self) {
         self.core.close();
         self.worker.stop(&self.core.later);
+        if let Some(head) = &self.core.head {
+            self.frames.stop(&head.frames);
+        }
     }
 }
 

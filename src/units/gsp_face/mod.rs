@@ -15,6 +15,7 @@ mod core;
 mod effect;
 mod face;
 mod falcon;
+mod frames;
 mod function;
 pub mod hal;
 mod identity_page;
@@ -29,7 +30,7 @@ mod unreported_stops;
 mod vfn;
 mod windows;
 
-pub use config::GspFaceConfig;
+pub use config::{GspFaceConfig, HeadConfig};
 pub use core::GspFaceState;
 pub use function::GspFunction;
 

@@ -195,6 +195,11 @@ impl Registers {
         self.raise(self.hal.gsp.vectors.gsp_stall);
     }
 
+    /// A head's frame has begun, and the driver wants to hear of it.
+    pub fn display_event(&mut self) {
+        self.raise(self.hal.gsp.display_vectors.stall);
+    }
+
     /// GSP's firmware is up.
     pub fn gsp_running(&mut self) {
         self.gsp.running();

@@ -12,6 +12,21 @@ pub const NV2080_ALLOC_PARAMETERS_SIZE: usize = 4;
 /// Bytes of `NV_GR_ALLOCATION_PARAMETERS`.
 pub const NV_GR_ALLOCATION_PARAMETERS_SIZE: usize = 0x10;
 
+/// Bytes of `NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS`.
+pub const NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS_SIZE: usize = 0x10;
+
+/// Versions have more at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS {
+    pub channelInstance: u32,
+    pub hObjectBuffer: u32,
+    pub hObjectNotify: u32,
+    pub offset: u32,
+    pub pControl: u64,
+}
+layout!(NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS, 0x18, offset @ 0xc);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NV0005_ALLOC_PARAMETERS {
@@ -62,6 +77,8 @@ layout!(NV_MEMORY_DESC_PARAMS, 0x18, addressSpace @ 0x10);
 
 /// `addressSpace`: VRAM.
 pub const ADDR_FBMEM: u32 = 2;
+/// `addressSpace` of memory of the machine.
+pub const ADDR_SYSMEM: u32 = 1;
 
 /// `NV_CHANNELGPFIFO_ALLOCATION_PARAMETERS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

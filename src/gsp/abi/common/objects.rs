@@ -6,12 +6,13 @@ use zerocopy::FromBytes;
 use super::object::{
     ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE, NV_VASPACE_ALLOCATION_FLAGS,
     NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE, NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS,
+    NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS, NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS_SIZE,
     NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
 };
 use crate::abi::common::classes::*;
 use crate::abi::status::Status;
 use crate::abi::table::{ClassParameters, Source, Type, classes};
-use crate::abi::values::{AddressSpaceParameters, ChannelParameters};
+use crate::abi::values::{AddressSpaceParameters, ChannelParameters, DisplayChannelParameters};
 use gpuvmk_chip::Engine;
 
 /// Where they are known from.
@@ -51,6 +52,9 @@ classes! {
     display NV04_DISPLAY_COMMON below &[Type::Device], 0, optional => ClassParameters::Display;
     /// The display engine.
     role DisplayRoot below &[Type::Device], 0, optional => ClassParameters::Display;
+    /// The channel for where a cursor is.
+    channel Cursor below &[Type::Display], NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS_SIZE, needed
+        => ClassParameters::DisplayChannel(cursor);
     /// An event.
     class NV01_EVENT below EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), needed => ClassParameters::Event(event);
     /// An event that calls a function of the driver's kernel part.
@@ -95,6 +99,19 @@ pub fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
         clears_userd: false,
         notifier: None,
     })
+}
+
+/// What a display channel with a push buffer is allocated with; versions have more at its end.
+pub fn display_channel(raw: &[u8]) -> Result<DisplayChannelParameters, Status> {
+    let (parameters, _) = NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS::read_from_prefix(raw)
+        .map_err(|_| Status::InvalidParamStruct)?;
+    Ok(DisplayChannelParameters { instance: parameters.channelInstance, offset: parameters.offset })
+}
+
+/// What a display channel without push buffer is allocated with: its number comes first.
+fn cursor(raw: &[u8]) -> Result<DisplayChannelParameters, Status> {
+    let (instance, _) = u32::read_from_prefix(raw).map_err(|_| Status::InvalidParamStruct)?;
+    Ok(DisplayChannelParameters { instance, offset: 0 })
 }
 
 fn copy(raw: &[u8]) -> Result<Option<Engine>, Status> {

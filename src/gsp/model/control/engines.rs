@@ -49,7 +49,7 @@ pub(super) fn interrupts(rm: &Rm) -> Vec<InterruptVectors> {
         stall: None,
         non_stall: Some((rm.config.hal.vectors.non_stall)(engine)),
     });
-    let display = rm.config.hal.display.into_iter().flat_map(|display| {
+    let display = rm.config.display().into_iter().flat_map(|display| {
         let stall = |source, vector| InterruptVectors { source, stall: Some(vector), non_stall: None };
         [stall(InterruptSource::Display, display.stall), stall(InterruptSource::DisplayLow, display.low)]
     });

@@ -1,6 +1,7 @@
 //! Controls of objects (GSP_RM_CONTROL): which there are is said by the version's tables, what they do here.
 
 mod channels;
+mod display;
 mod engines;
 mod memory;
 
@@ -31,7 +32,7 @@ fn carry_out(
     parameters: &mut [u8],
 ) -> Result<(), Status> {
     let kind = rm.objects.get(request.id)?.kind.of();
-    let known = match rm.config.hal.display {
+    let known = match rm.config.display() {
         Some(_) => rm.abi.control(request.command),
         None => rm.abi.displayless_control(request.command),
     };
@@ -148,6 +149,7 @@ fn handle(
         }
         ControlCall::MemoryInfo(fill) => fill(&memory::info(rm), raw),
         ControlCall::Engines(fill) => fill(&rm.config.engines, raw),
+        ControlCall::Display(call) => display::display(rm, call, raw),
         ControlCall::Computed(fill) => fill(raw),
     }
 }

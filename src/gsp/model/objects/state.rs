@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuvmk_chip::addr::{Chid, PAGE_SIZE};
+use gpuvmk_chip::display::ChannelName;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,11 @@ pub enum KindState {
     },
     /// The display engine.
     Display,
+    /// A channel of the display engine.
+    DisplayChannel {
+        /// Which one.
+        name: ChannelName,
+    },
     /// A group of channels.
     ChannelGroup {
         /// Handle of its address space, or 0.
@@ -139,6 +145,7 @@ impl KindState {
             Kind::Event { index } => Self::Event { index: *index },
             Kind::Memory { pages } => Self::Memory { pages: *pages },
             Kind::Display => Self::Display,
+            Kind::DisplayChannel { name } => Self::DisplayChannel { name: *name },
             Kind::ChannelGroup { space, engine } => Self::ChannelGroup { space: *space, engine: *engine },
             Kind::ContextShare { space } => Self::ContextShare { space: *space },
             Kind::Plain(_) => Self::Plain,
@@ -163,6 +170,7 @@ impl KindState {
             Self::Event { index } => Kind::Event { index },
             Self::Memory { pages } => Kind::Memory { pages },
             Self::Display => Kind::Display,
+            Self::DisplayChannel { name } => Kind::DisplayChannel { name },
             Self::ChannelGroup { space, engine } => Kind::ChannelGroup { space, engine },
             Self::ContextShare { space } => Kind::ContextShare { space },
             Self::Plain => Kind::Plain(own),
@@ -234,7 +242,7 @@ impl Objects {
             let id = Id { client: *client, handle: *handle };
             check.that(last < Some(id) && *handle != 0, || format!("{id:x?} is not in its place"))?;
             last = Some(id);
-            let own = abi.place_of(config.hal.classes(), *class).map_or(Type::Client, |(own, _)| own);
+            let own = abi.place_of(&config.classes(), *class).map_or(Type::Client, |(own, _)| own);
             let object =
                 Object { class: *class, kind: kind.kind(own), parent: *parent, children: BTreeSet::new() };
             clients.entry(*client).or_default().insert(*handle, object);
@@ -281,7 +289,7 @@ fn connect(
             continue;
         }
         let holder = objects.get_mut(&parent).filter(|_| handle != client);
-        let allowed = abi.place_of(config.hal.classes(), class).filter(|(made, _)| *made == own);
+        let allowed = abi.place_of(&config.classes(), class).filter(|(made, _)| *made == own);
         let fits = holder.zip(allowed).filter(|(holder, (_, parents))| parents.contains(&holder.kind.of()));
         let Some((holder, _)) = fits else {
             return check.that(false, || problem("cannot be where it is"));

@@ -49,7 +49,8 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
             Type::Memory => MEMORY,
             Type::Display => DISPLAY,
             // No driver that has such objects is suspended.
-            Type::ChannelGroup
+            Type::DisplayChannel
+            | Type::ChannelGroup
             | Type::ContextShare
             | Type::VirtualMemory
             | Type::BinaryApi
@@ -64,7 +65,8 @@ pub(super) fn write(rm: &Rm, back: &dyn GspBackend, to: &mut Writer) {
         [id.client, id.handle, object.parent(), object.class].into_iter().for_each(|word| to.u32(word));
         match &object.kind {
             Kind::Client | Kind::Device | Kind::Subdevice | Kind::Display => {}
-            Kind::ChannelGroup { .. }
+            Kind::DisplayChannel { .. }
+            | Kind::ChannelGroup { .. }
             | Kind::ContextShare { .. }
             | Kind::Plain(_)
             | Kind::Duplicate { .. } => {}
@@ -83,7 +85,7 @@ const fn rank(of: Type) -> u8 {
         Type::Client => 0,
         Type::Device => 1,
         Type::Subdevice | Type::AddressSpace | Type::Memory | Type::Display => 2,
-        Type::ChannelGroup => 3,
+        Type::ChannelGroup | Type::DisplayChannel => 3,
         Type::ContextShare | Type::Channel => 4,
         Type::EngineObject => 5,
         Type::Event

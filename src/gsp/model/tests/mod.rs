@@ -8,6 +8,7 @@ mod channels;
 mod display;
 mod driver;
 mod events;
+mod heads;
 mod hostile;
 mod memory_system;
 mod nvidia;
@@ -42,5 +43,6 @@ fn config() -> GspConfig {
             bars: [16 << 20, 256 << 20, 32 << 20],
         },
         uuid: *b"a UUID of a card",
+        has_head: false,
     }
 }

@@ -22,6 +22,7 @@ const NEVER: GspHal = GspHal {
     channels_per_runlist: 16,
     non_wpr_heap: 3 << 20,
     display: None,
+    display_vectors: GH100.display_vectors,
     cpu_sequencer: false,
     vectors: Vectors { gsp_stall: 0x11, non_stall, memory: 0x81 },
     multiprocessor: GH100.multiprocessor,

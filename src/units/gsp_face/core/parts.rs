@@ -3,6 +3,7 @@
 use super::super::face::Face;
 use super::super::identity_page::IdentityPage;
 use super::super::unreported_stops::UnreportedStops;
+use crate::display::Display;
 use gpuvmk_gsp::Gsp;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::gmmu::{Gmmu, GmmuTables};
@@ -26,4 +27,6 @@ pub struct Parts {
     pub window_faults: u64,
     /// Doorbells that named no channel.
     pub bad_doorbells: u64,
+    /// The display engine, where the function has a head.
+    pub display: Option<Display>,
 }

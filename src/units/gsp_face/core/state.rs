@@ -1,7 +1,7 @@
 //! The saved state of the function, all but what its config says.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Window;
@@ -10,6 +10,7 @@ use gpuvmk_pci::config_space::ConfigSpace;
 use gpuvmk_saved_state::{Check, StateError, Version, Words};
 use serde::{Deserialize, Serialize};
 
+use super::super::config::HeadConfig;
 use super::super::face::Face;
 use super::super::hal::{GH100, Hal};
 use super::super::identity_page::IdentityPage;
@@ -18,6 +19,7 @@ use super::super::registers::{Registers, RegistersState};
 use super::super::unreported_stops::{UnreportedStops, UnreportedStopsState};
 use super::parts::Parts;
 use super::{Core, Processor, bar2_tables};
+use crate::display::{Display, DisplayState};
 use gpuvmk_backend::GspBackend;
 use gpuvmk_gsp::{Gsp, GspConfig, GspState};
 use gpuvmk_host::clock::Clock;
@@ -27,7 +29,7 @@ use gpuvmk_host::clock::Clock;
 #[serde(deny_unknown_fields)]
 pub struct GspFaceState {
     /// Version of all of it.
-    pub version: Version<1, 2>,
+    pub version: Version<1, 3>,
     /// The chip. Since version 2; there was one before.
     #[serde(default = "first_chip")]
     pub chip: String,
@@ -49,6 +51,9 @@ pub struct GspFaceState {
     pub window_faults: u64,
     /// Doorbells that named no channel.
     pub bad_doorbells: u64,
+    /// The display engine, where the function has a head. Since version 3.
+    #[serde(default)]
+    pub display: Option<DisplayState>,
 }
 
 /// The only chip with GSP when the state had no name of one.
@@ -90,6 +95,8 @@ impl<B: GspBackend> Core<B> {
             lost: self.face.is_lost(),
             window_faults: self.window_faults.load(Ordering::Relaxed),
             bad_doorbells: self.bad_doorbells.load(Ordering::Relaxed),
+            // Its own lock is the last: events of the back do not reach it.
+            display: self.head.as_ref().map(|head| head.state(self.face.now())),
         };
         drop(frozen);
         // A channel that was stopped meanwhile could not be delivered.
@@ -108,12 +115,24 @@ impl Parts {
         hal: &'static Hal,
         config: GspConfig,
         space: ConfigSpace,
-        clock: std::sync::Arc<dyn Clock>,
+        (clock, head): (Arc<dyn Clock>, Option<&HeadConfig>),
     ) -> Result<Self, StateError> {
         Check("function").that(state.chip == hal.name, || {
             format!("it is of a {}, and this is a {}", state.chip, hal.name)
         })?;
+        Check("function").that(state.display.is_some() == head.is_some(), || {
+            let has = |has: bool| if has { "has a head" } else { "has none" };
+            format!("it {}, and this {}", has(state.display.is_some()), has(head.is_some()))
+        })?;
         let gsp = Gsp::from_state(&state.gsp, config)?;
+        let display = state.display.as_ref().zip(head);
+        let display = display.map(|(display, head)| {
+            let display = Display::from_state(display, head.edid.clone(), clock.now())?;
+            let problem = || "its channels are not those that GSP's objects name".to_owned();
+            Check("display").that(display.channels().eq(gsp.display_channels()), problem)?;
+            Ok(display)
+        });
+        let display = display.transpose()?;
         let windows = Check("windows");
         let root = PhysicalAddress { aperture: Aperture::Vram, address: gsp.bar1_root() };
         windows.that([GmmuRoot::Physical, GmmuRoot::Root(root)].contains(&state.bar1), || {
@@ -135,6 +154,7 @@ impl Parts {
             stops: UnreportedStops::from_state(&state.stops)?,
             window_faults: state.window_faults,
             bad_doorbells: state.bad_doorbells,
+            display,
         })
     }
 }

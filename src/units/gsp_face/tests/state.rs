@@ -296,6 +296,7 @@ fn state_of_version_1_is_read() {
     let whole = written.as_object_mut().unwrap();
     whole.insert("version".to_owned(), 1.into());
     whole.remove("chip");
+    assert_eq!(whole.remove("display"), Some(serde_json::Value::Null));
     whole["registers"].as_object_mut().unwrap().remove("falcons");
     whole["gsp"].as_object_mut().unwrap().remove("non_wpr_heap");
     for channel in whole["gsp"]["channels"]["channels"].as_array_mut().unwrap() {

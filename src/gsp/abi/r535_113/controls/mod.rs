@@ -4,7 +4,9 @@ mod display;
 pub mod engines;
 mod suspend;
 
-use crate::abi::common::controls::{channels, display as common_display, engines as common_engines, memory};
+use crate::abi::common::controls::{
+    channels, display as common_display, engines as common_engines, heads, memory,
+};
 use crate::abi::table::Control;
 
 /// Every table but those of a display engine.
@@ -12,4 +14,4 @@ pub const TABLES: &[&[Control]] =
     &[channels::CONTROLS, common_engines::CONTROLS, engines::CONTROLS, memory::CONTROLS, suspend::CONTROLS];
 
 /// Those of a display engine.
-pub const DISPLAY: &[&[Control]] = &[common_display::CONTROLS, display::CONTROLS];
+pub const DISPLAY: &[&[Control]] = &[common_display::CONTROLS, display::CONTROLS, heads::CONTROLS];

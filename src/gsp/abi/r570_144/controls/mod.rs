@@ -5,7 +5,9 @@ mod engines;
 mod memory_system;
 mod suspend;
 
-use crate::abi::common::controls::{channels, display as common_display, engines as common_engines, memory};
+use crate::abi::common::controls::{
+    channels, display as common_display, engines as common_engines, heads, memory,
+};
 use crate::abi::table::Control;
 
 /// Every table but those of a display engine.
@@ -19,4 +21,4 @@ pub const TABLES: &[&[Control]] = &[
 ];
 
 /// Those of a display engine.
-pub const DISPLAY: &[&[Control]] = &[common_display::CONTROLS, display::CONTROLS];
+pub const DISPLAY: &[&[Control]] = &[common_display::CONTROLS, display::CONTROLS, heads::CONTROLS];

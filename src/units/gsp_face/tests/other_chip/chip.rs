@@ -152,6 +152,7 @@ static OTHER_GSP: GspHal = GspHal {
     channels_per_runlist: 512,
     non_wpr_heap: 2 << 20,
     display: None,
+    display_vectors: GH100.display_vectors,
     cpu_sequencer: false,
     graphics: TextureClusters::of(&[1]),
     vectors: Vectors { gsp_stall: GSP_STALL, non_stall, memory: 0x20 },
