@@ -27,6 +27,7 @@ pub mod pushbuffer;
 pub mod shaders;
 pub mod trace;
 pub mod vfio_user;
+pub mod viewer;
 
 /// A harness.
 pub type Harness = fn(&[u8]);
@@ -51,4 +52,5 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("shaders", shaders::run),
     ("trace", trace::run),
     ("vfio_user", vfio_user::run),
+    ("viewer", viewer::run),
 ];

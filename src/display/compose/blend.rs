@@ -28,6 +28,12 @@ fn factors(blend: Blend, alpha: u8) -> (u64, u64) {
 /// The sum of both, to the nearest, at most the most that a colour can be.
 pub(super) fn blended(blend: Blend, front: Colour, behind: [u16; 3]) -> [u16; 3] {
     let (source, destination) = factors(blend, front.alpha);
+    // Both are frequent, and what the sums below come to.
+    match (source, destination) {
+        (ONE, 0) => return front.rgb,
+        (_, ONE) if front.rgb == [0; 3] => return behind,
+        _ => {}
+    }
     let mut result = behind;
     for (value, front) in result.iter_mut().zip(front.rgb) {
         let sum = u64::from(front) * source + u64::from(*value) * destination;

@@ -25,13 +25,13 @@ use blend::blended;
 use direct::Direct;
 use lines::Lines;
 use narrow::narrow;
-use pixel::{argb1555, argb8888, colour};
+use pixel::{Colour, argb1555, argb8888, colour};
 use place::Seen;
 use table::Table;
 
 use super::frame::{Frame, PIXELS_MAX, SIDE_MAX};
 use super::mode::Size;
-use super::scanout::{Cursor, CursorFormat, Point, ReadBytes, Scanout, WINDOWS_MAX, Window};
+use super::scanout::{Cursor, CursorFormat, Format, Point, ReadBytes, Scanout, WINDOWS_MAX, Window};
 
 /// Why a head's picture cannot be composed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -176,12 +176,27 @@ impl Layer<'_> {
     /// Lays a line of the window over what is behind it.
     fn lay(&self, bytes: &[u8], behind: &mut [[u16; 3]]) {
         let format = self.window.surface.format;
-        for (bytes, behind) in bytes.chunks_exact(usize::from(format.bytes())).zip(behind) {
-            let mut front = colour(format, bytes);
+        match format {
+            // Those that are laid over others most are looked at once for all pixels.
+            Format::Argb8888 => {
+                let words = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+                self.lay_colours(words.map(argb8888), behind);
+            }
+            _ => {
+                let pixels = bytes.chunks_exact(usize::from(format.bytes()));
+                self.lay_colours(pixels.map(|pixel| colour(format, pixel)), behind);
+            }
+        }
+    }
+
+    #[inline]
+    fn lay_colours(&self, colours: impl Iterator<Item = Colour>, behind: &mut [[u16; 3]]) {
+        let blend = self.window.blend;
+        for (mut front, behind) in colours.zip(behind) {
             if let Some(table) = &self.table {
                 front.rgb = table.apply(front.rgb);
             }
-            *behind = blended(self.window.blend, front, *behind);
+            *behind = blended(blend, front, *behind);
         }
     }
 }
