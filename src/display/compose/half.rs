@@ -1,19 +1,20 @@
 //! Half floats as fractions.
 
+/// 2^112: what a single float with the bits of a half is smaller than that half, as exponents begin at -127
+/// and not at -15.
+const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
+
 /// A half float as a fraction of 65536: what is negative or no number is 0, and 1 or more is the most.
 pub(super) fn fraction(half: u16) -> u16 {
-    let (exponent, mantissa) = (half >> 10 & 0x1f, half & 0x3ff);
-    match (half >> 15, exponent, mantissa) {
-        (0, 0x1f, 0) => u16::MAX,
-        (1, _, _) | (_, 0x1f, _) => 0,
-        // Below 2^-14: the mantissa counts 2^-24, and a fraction 2^-16.
-        (_, 0, _) => mantissa >> 8,
-        // From 1 on.
-        (_, 15.., _) => u16::MAX,
-        // (1024 + mantissa) * 2^(exponent - 25), in 2^-16.
-        (_, 9..=14, _) => (0x400 | mantissa) << (exponent - 9),
-        (_, 1..=8, _) => (0x400 | mantissa) >> (9 - exponent),
-    }
+    let value = f32::from_bits(u32::from(half & 0x7fff) << 13) * REBIAS * 65536.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rounded down, at most 65535"
+    )]
+    let fraction = value as u16;
+    // Beyond infinity come what is no number, then all that is negative.
+    if half > 0x7c00 { 0 } else { fraction }
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ const USUAL: [Size; 5] = [
     Size::new(1920, 1080),
 ];
 
-/// Smallest preferred size: what a console is still of use in.
-const SMALLEST: Size = Size::new(320, 200);
+/// Smallest preferred size: with less, an EDID's clock and picture are below what its readers believe.
+const SMALLEST: Size = Size::new(640, 400);
 
 /// A size that cannot be a virtual monitor's mode.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn sizes_that_are_no_modes_say_why() {
         let why = |text: &str| text.parse::<Mode>().unwrap_err().to_string();
-        assert_eq!(why("200x200"), "a screen of 200x200 is smaller than 320x200");
+        assert_eq!(why("320x200"), "a screen of 320x200 is smaller than 640x400");
+        assert_eq!(why("1280x399"), "a screen of 1280x399 is smaller than 640x400");
         assert_eq!(why("4096x600"), "a screen of 4096x600 has a side of more than 4095 pixels");
         assert_eq!(why("1281x800"), "a screen of 1281x800 has a width that is not a multiple of 8");
         assert_eq!(
