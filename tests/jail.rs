@@ -60,7 +60,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         // What a VM talks to the owner by; the gate starts porters.
         Role::Porter => &["pipe2", "eventfd2", "memfd_create"],
         Role::Gate => &["accept4", "eventfd2", "pidfd_open", "pipe2", "memfd_create"],
-        Role::Control | Role::Recorder | Role::Door => &["accept4"],
+        Role::Control | Role::Recorder | Role::Door | Role::Viewers => &["accept4"],
         // Beside what KVM's calls make.
         Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
         Role::Processor => &["socket", "eventfd2"],
@@ -72,6 +72,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Alarm
         | Role::KernelChannels
         | Role::Frames
+        | Role::Compose
         | Role::Unmask
         | Role::Trace
         | Role::Signals

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use rustix::net::SocketType;
 
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
+use super::viewers::Viewers;
 use super::vm_gpu::Source;
 use crate::config::VmFile;
 use crate::host::service_manager::Manager;
@@ -48,6 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(descriptor, config.socket())?.with_poll(config.poll());
     let recording = config.recorder().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
+    let viewers = config.viewers().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
     let trace = OpenTrace::of_vm(config.trace())?;
     let source = Source::open(config)?;
     let config = source.file();
@@ -73,18 +75,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let recording = recording.transpose()?;
     log::info!("{} of VM `{}` serves", gpu.kind(), config.name());
+    let viewers = viewers.map(|listener| Viewers::start(listener, gpu.head(), config.name())).transpose()?;
     jail::enter(Role::Session);
     manager.ready(&format!("serves {}", config.name()));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     manager.stopping();
-    drop(recording);
+    drop((recording, viewers));
     gpu.log_end();
     Ok(ExitCode::SUCCESS)
 }
 
 /// Limit of a back end's descriptors: memory ranges of its VM (at worst a file each), two grants of the
-/// aggregator (the old one and a new one), interrupts, sockets.
-const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
+/// aggregator (the old one and a new one), interrupts, sockets, people who look.
+const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32 + 16;
 
 /// Private memory beside what grows with the vGPU's memory: page tables' copies and the lists of their pages.
 const MEMORY: u64 = 512 << 20;
@@ -103,6 +106,9 @@ fn allowance(config: &VmFile, args: &Args, given: bool) -> Allowance {
         paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
     }
     let recording = config.recorder();
+    paths.extend(
+        config.viewers().map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }),
+    );
     paths.extend(recording.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
     Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(memory), drives, beside: 0 }
 }

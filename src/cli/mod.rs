@@ -20,6 +20,7 @@ mod ls;
 mod metrics;
 mod registers;
 mod sched_sim;
+mod screenshot;
 mod serve;
 mod set;
 mod shader;
@@ -33,6 +34,7 @@ mod types;
 mod vbios;
 mod version;
 mod vgpu;
+mod viewers;
 mod vm_gpu;
 mod vmm;
 
@@ -93,6 +95,8 @@ enum Command {
     Controls(controls::Args),
     /// Run the scheduler on a modelled GPU in virtual time.
     SchedSim(sched_sim::Args),
+    /// Write what a VM's monitor shows to a PNG file.
+    Screenshot(screenshot::Args),
     /// Change a VM's part of the GPU, or the policy, while VMs work.
     Set(set::Args),
     /// Read shaders' machine code, and run kernels without a card.
@@ -163,6 +167,7 @@ pub fn main() -> ExitCode {
         Command::Registers(args) => registers::run(&args),
         Command::Controls(args) => controls::run(&args),
         Command::SchedSim(args) => sched_sim::run(&args),
+        Command::Screenshot(args) => screenshot::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Shader(args) => shader::run(&args),
         Command::Show(args) => show::run(&args),

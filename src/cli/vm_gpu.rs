@@ -10,6 +10,7 @@ use super::card::open_card;
 use super::serve::{self, OpenTrace};
 use super::{vbios, vgpu};
 use crate::config::VmFile;
+use crate::display::Head;
 use crate::gpu::vfio::VfioFunction;
 use crate::host::cancel::Cancel;
 use crate::observe::log_limit;
@@ -102,6 +103,14 @@ impl VmGpu {
         match self {
             Self::Part { vgpu, vram } => serve::traced(Arc::clone(vgpu), (name, Some(*vram)), tracer, trace),
             Self::Whole(card) => serve::traced(Arc::clone(card), (name, None), tracer, trace),
+        }
+    }
+
+    /// What its head shows, for those who look.
+    pub(super) fn head(&self) -> Option<Arc<dyn Head>> {
+        match self {
+            Self::Part { vgpu, .. } => vgpu.head(),
+            Self::Whole(_) => None,
         }
     }
 

@@ -41,6 +41,8 @@ pub struct VmConfig {
     pub bar3: Bar3,
     /// The mode that its monitor prefers; none: the GPU has no head.
     pub display: Option<crate::display::Mode>,
+    /// Socket at which people look at the head.
+    pub viewers: Option<Box<SocketSpec>>,
     /// How long QEMU's next message is looked for, at most, before the back end sleeps.
     pub poll: Duration,
     /// Socket that QEMU connects to; the command line may give it instead.
@@ -93,6 +95,8 @@ impl VmConfig {
         let bar3 = reader
             .defaulted("bar3", usual_bar3(chip), "\"trapped\" or \"direct\"", |v| value::word(v, &words));
         let display = display::read(reader, chip);
+        let has_viewers = reader.has("viewers");
+        let viewers = reader.table("viewers", value::socket);
         let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
@@ -105,6 +109,7 @@ impl VmConfig {
         if (has_socket && socket.is_none())
             || (has_limits && limits.is_none())
             || (has_trace && trace.is_none())
+            || (has_viewers && viewers.is_none())
         {
             return None;
         }
@@ -119,6 +124,7 @@ impl VmConfig {
             share: share?,
             bar3: bar3?,
             display: display?,
+            viewers: viewers.map(Box::new),
             poll: poll?,
             socket,
             limits: limits.unwrap_or_default(),

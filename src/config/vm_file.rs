@@ -76,6 +76,14 @@ impl VmFile {
         }
     }
 
+    /// Socket at which people look at the head.
+    pub fn viewers(&self) -> Option<&SocketSpec> {
+        match self {
+            Self::Part(vm) => vm.viewers.as_deref(),
+            Self::Whole(_) => None,
+        }
+    }
+
     /// Mode of the process's jail.
     pub fn jail(&self) -> Mode {
         match self {

@@ -71,7 +71,7 @@ impl Frame {
     }
 
     /// The same, to be written.
-    pub(super) fn line_mut(&mut self, y: u16) -> &mut [u32] {
+    pub fn line_mut(&mut self, y: u16) -> &mut [u32] {
         let width = usize::from(self.size.width());
         let rest = self.pixels.get_mut(usize::from(y) * width..);
         rest.and_then(|rest| rest.get_mut(..width)).unwrap_or_default()

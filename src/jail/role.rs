@@ -37,6 +37,10 @@ pub enum Role {
     KernelChannels,
     /// Device back end: begins the frames of a virtual GPU's head.
     Frames,
+    /// Device back end: composes what a head shows.
+    Compose,
+    /// Device back end: serves people who look at a head.
+    Viewers,
     /// Device back end, `gpuvmk softgpu`: unmasks INTx when KVM says so.
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
@@ -99,13 +103,15 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::Session,
         Self::Door,
         Self::Events,
         Self::Alarm,
         Self::KernelChannels,
         Self::Frames,
+        Self::Compose,
+        Self::Viewers,
         Self::Unmask,
         Self::Trace,
         Self::Recorder,
@@ -145,6 +151,8 @@ impl Role {
             Self::Alarm => "alarm",
             Self::KernelChannels => "kernel-channels",
             Self::Frames => "frames",
+            Self::Compose => "compose",
+            Self::Viewers => "viewers",
             Self::Unmask => "unmask",
             Self::Trace => "trace",
             Self::Recorder => "recorder",
@@ -196,6 +204,8 @@ impl Role {
             Self::Alarm => Some("gf100-alarm"),
             Self::KernelChannels => Some("kernel-channels"),
             Self::Frames => Some("frames"),
+            Self::Compose => Some("display-compose"),
+            Self::Viewers => Some("display-viewers"),
             Self::Unmask => Some("intx-unmask"),
             Self::Trace => Some("trace"),
             Self::Recorder => Some("recorder"),
@@ -283,6 +293,8 @@ impl Role {
             Self::Alarm => device::ALARM,
             Self::KernelChannels => device::KERNEL_CHANNELS,
             Self::Frames => device::FRAMES,
+            Self::Compose => device::COMPOSE,
+            Self::Viewers => device::VIEWERS,
             Self::Unmask => device::UNMASK,
             Self::Trace => device::TRACE,
             Self::Recorder => device::RECORDER,

@@ -19,6 +19,7 @@ mod played;
 mod ptimer;
 
 pub use gpuvmk_control_client::{DriverCounters, FaceCounters, GspCounters};
+pub use gpuvmk_display::Head;
 
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_saved_state::StateError;

@@ -14,10 +14,10 @@ use gpuvmk_pci::{
     RegionTable, SharedRegions,
 };
 use gpuvmk_shadow_pagetable::Fermi;
-use gpuvmk_units::DriverCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 use gpuvmk_units::gsp_face::hal;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
+use gpuvmk_units::{DriverCounters, Head};
 
 /// The register face that the guest sees.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ trait Face: PciFunction {
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
     fn note_access(&self);
     fn message_event(&self, event: Option<OwnedFd>);
+    fn head(&self) -> Option<Arc<dyn Head>>;
     #[cfg(test)]
     fn interrupt_state(&self) -> String;
 }
@@ -104,6 +105,10 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
 
     fn message_event(&self, event: Option<OwnedFd>) {
         self.backend().connect_message(event);
+    }
+
+    fn head(&self) -> Option<Arc<dyn Head>> {
+        None
     }
 
     #[cfg(test)]
@@ -139,6 +144,10 @@ impl Face for GspFunction<Mediator<GspChannels>> {
 
     fn message_event(&self, event: Option<OwnedFd>) {
         self.backend().connect_message(event);
+    }
+
+    fn head(&self) -> Option<Arc<dyn Head>> {
+        Self::head(self)
     }
 
     #[cfg(test)]
@@ -183,6 +192,11 @@ impl Vgpu {
     /// Its state and counts.
     pub fn status(&self) -> Status {
         self.face.status()
+    }
+
+    /// What its head shows, for those who look; none: it has no head.
+    pub fn head(&self) -> Option<Arc<dyn Head>> {
+        self.face.head()
     }
 
     /// All that decides about messages, for searches through every state.

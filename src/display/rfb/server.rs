@@ -31,13 +31,15 @@ pub struct Settings {
     pub greeting: Duration,
     /// How long a viewer may take nothing while there is something for it.
     pub stalled: Duration,
+    /// With what the thread begins, as where it gives rights up.
+    pub begin: fn(),
 }
 
 impl Settings {
     /// Eight viewers, ten seconds to greet, a minute to read.
     pub fn new(name: &str) -> Self {
         let (greeting, stalled) = (Duration::from_secs(10), Duration::from_secs(60));
-        Self { name: name.to_owned(), viewers: 8, greeting, stalled }
+        Self { name: name.to_owned(), viewers: 8, greeting, stalled, begin: || {} }
     }
 }
 
@@ -95,8 +97,11 @@ impl Server {
             closed_until: Duration::ZERO,
             pace: Pace::new(1, Duration::from_secs(10)),
         };
-        let thread =
-            std::thread::Builder::new().name("display-viewers".to_owned()).spawn(move || service.run())?;
+        let run = move || {
+            (service.settings.begin)();
+            service.run();
+        };
+        let thread = std::thread::Builder::new().name("display-viewers".to_owned()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

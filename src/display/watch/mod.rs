@@ -58,11 +58,20 @@ impl Watch {
     /// # Errors
     /// There is no thread to be had.
     pub fn start(head: Arc<dyn Head>) -> io::Result<Self> {
+        Self::start_with(head, || {})
+    }
+
+    /// The same; the thread begins with `begin`, as where it gives rights up.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start_with(head: Arc<dyn Head>, begin: fn()) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("display-compose".to_owned())
-            .spawn(move || Painter::new(of_thread, head).run())?;
+        let thread = std::thread::Builder::new().name("display-compose".to_owned()).spawn(move || {
+            begin();
+            Painter::new(of_thread, head).run();
+        })?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -141,6 +141,34 @@ pub(crate) const FRAMES: &[&[Rule]] = &[
     },
 ];
 
+/// Composes what a head shows, from the guest's memory.
+pub(crate) const COMPOSE: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll rare "needs people who look at a display": "waits for the aggregator";
+        SYS_read rare "needs people who look at a display": "the same";
+        SYS_write rare "needs people who look at a display": "wakes who serves those people, log";
+        SYS_sendmsg rare "needs people who look at a display": "requests to the aggregator";
+        SYS_recvmsg rare "needs people who look at a display": "its answers";
+    },
+];
+
+/// Serves people who look at a head.
+pub(crate) const VIEWERS: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll rare "needs people who look at a display": "waits for them and for pictures";
+        SYS_accept4 rare "needs people who look at a display": "lets them in";
+        SYS_read rare "needs people who look at a display": "wakes, and what they say";
+        SYS_recvfrom rare "needs people who look at a display": "what they say";
+        SYS_write rare "needs people who look at a display": "pictures, log";
+        SYS_sendto rare "needs people who look at a display": "pictures";
+        SYS_close rare "needs people who look at a display": "lets them go";
+    },
+];
+
 /// Waits for KVM's word that a guest has dealt with INTx.
 pub(crate) const UNMASK: &[&[Rule]] = &[
     BASE,
