@@ -1,7 +1,8 @@
 //! The gate: accepts connections of device backends, and gives each a porter.
 //!
-//! Until a connection is a tenant it has a place among unadmitted connections ([`super::places`]). The
-//! aggregator's own thread hears of a connection with its hello.
+//! Until a connection is a tenant it has a place among unadmitted connections ([`super::places`]). Those for
+//! which none is free wait, each user's for themselves ([`super::waiting`]). The aggregator's own thread hears
+//! of a connection with its hello.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,6 +18,7 @@ use super::commands::Commands;
 use super::peer::Peer;
 use super::places::{Found, GRACE, Misbehaviour, Place, Places};
 use super::porter::Porter;
+use super::waiting::{Newcomer, PATIENCE, Waiting};
 use crate::protocol::{RefusalKind, Reply};
 use crate::{seqpacket, wire};
 use gpuvmk_host::socket_path::Listener;
@@ -28,6 +30,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Limit of a user's refused connections that are not closed yet. Above it no connection is accepted.
 const MOST_UNCLOSED: usize = 4096;
+
+/// Shortest wait of a newcomer before it tries again.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Room on a porter's stack.
 const STACK: usize = 256 << 10;
@@ -75,14 +80,24 @@ impl Gate {
         self.places().misbehaviours.values().map(count).fold(0, u64::saturating_add)
     }
 
-    /// Gives a connection that came by a door a porter, if there is a place.
-    pub fn admit(&self, socket: OwnedFd, door: Option<&Door>, owner: Commands) {
+    /// Gives a connection that came by no door a porter, if there is a place. Waits for one.
+    pub fn admit(&self, socket: OwnedFd, owner: &Commands) {
+        let Some(mut newcomer) = self.judge(socket, None) else { return };
+        while let Some((again, wait)) = self.place(newcomer, owner) {
+            std::thread::sleep(wait);
+            newcomer = again;
+        }
+    }
+
+    /// Finds out who is at the other end, and turns away who may not come by this door.
+    fn judge(&self, socket: OwnedFd, door: Option<&Door>) -> Option<Newcomer> {
         let peer = match Peer::of(&socket) {
             Ok(peer) => peer,
             Err(error) => {
                 let misbehaviour = self.places().misbehaviour(u32::MAX);
                 misbehaviour.note(&format!("it is not known who it is: {error}"));
-                return self.turn_away(socket, &misbehaviour);
+                self.turn_away(socket, &misbehaviour);
+                return None;
             }
         };
         if let Some(door) = door
@@ -94,25 +109,36 @@ impl Gate {
             // A peer that does not read is not waited for.
             let _ = seqpacket::send(&socket, &bytes, &[], true);
             let misbehaviour = self.places().misbehaviour(peer.uid);
-            return self.turn_away(socket, &misbehaviour);
+            self.turn_away(socket, &misbehaviour);
+            return None;
         }
-        let misbehaviour = loop {
-            let found = self.places().find(peer.pid, peer.uid, peer.is_other(), Instant::now());
-            match found {
-                Found::Place(misbehaviour) => break misbehaviour,
-                Found::Later(wait) => std::thread::sleep(wait),
-                Found::Nothing(misbehaviour, why) => {
-                    misbehaviour.note(why);
-                    return self.turn_away(socket, &misbehaviour);
-                }
+        Some(Newcomer { socket, peer, vm: door.and_then(|door| door.vm.clone()), since: Instant::now() })
+    }
+
+    /// Gives a newcomer a porter, or turns it away, or returns it with the time after which it is to try again.
+    fn place(&self, newcomer: Newcomer, owner: &Commands) -> Option<(Newcomer, Duration)> {
+        let (peer, now) = (&newcomer.peer, Instant::now());
+        let found = self.places().find(peer.pid, peer.uid, peer.is_other(), now);
+        let misbehaviour = match found {
+            Found::Place(misbehaviour) => misbehaviour,
+            Found::Later(_, wait) if now.saturating_duration_since(newcomer.since) < PATIENCE => {
+                return Some((newcomer, wait));
+            }
+            Found::Later(misbehaviour, _) => {
+                self.refuse(newcomer, &misbehaviour, "no place was free for too long");
+                return None;
+            }
+            Found::Nothing(misbehaviour, why) => {
+                self.refuse(newcomer, &misbehaviour, why);
+                return None;
             }
         };
-        let place = Arc::new(Place::new(peer.pid, peer.uid, Instant::now(), misbehaviour));
+        let Newcomer { socket, peer, vm, .. } = newcomer;
+        let place = Arc::new(Place::new(peer.pid, peer.uid, now, misbehaviour));
         let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
         log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
         self.places().places.push(Arc::downgrade(&place));
-        let door = door.and_then(|door| door.vm.clone());
-        let started = Porter::new(number, socket, (peer, door), owner, place).and_then(|porter| {
+        let started = Porter::new(number, socket, (peer, vm), owner.clone(), place).and_then(|porter| {
             std::thread::Builder::new().name("porter".to_owned()).stack_size(STACK).spawn(move || {
                 jail::enter(Role::Porter);
                 porter.run();
@@ -121,6 +147,12 @@ impl Gate {
         if let Err(error) = started {
             log::error!("a backend could not be taken in: {error}");
         }
+        None
+    }
+
+    fn refuse(&self, newcomer: Newcomer, misbehaviour: &Misbehaviour, why: &str) {
+        misbehaviour.note(why);
+        self.turn_away(newcomer.socket, misbehaviour);
     }
 
     /// Closes a connection that gets no place. Closing the files in it may take as long as the sender
@@ -152,18 +184,20 @@ impl Gate {
     }
 
     fn accept(&self, doors: &[Door], owner: &Commands, stop: &OwnedFd) {
+        let mut waiting = Waiting::default();
         loop {
             let listening = doors.iter().map(|door| PollFd::new(door.listener.socket(), PollFlags::IN));
             let mut fds: Vec<_> =
                 std::iter::once(PollFd::new(stop, PollFlags::IN)).chain(listening).collect();
-            let _ = poll(&mut fds, None);
+            let left = waiting.left(Instant::now()).map(|left| left.max(TICK));
+            let _ = poll(&mut fds, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
             let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
             if fds.first().is_some_and(ready) {
                 return;
             }
             for (door, _) in doors.iter().zip(fds.iter().skip(1)).filter(|(_, fd)| ready(fd)) {
                 match door.listener.accept() {
-                    Ok(Some(socket)) => self.admit(socket, Some(door), owner.clone()),
+                    Ok(Some(socket)) => self.come(socket, door, &mut waiting),
                     Ok(None) => {}
                     Err(error) => {
                         log::error!("a backend could not connect, trying again: {error}");
@@ -172,6 +206,21 @@ impl Gate {
                     }
                 }
             }
+            let now = Instant::now();
+            while let Some(newcomer) = waiting.pop(now) {
+                if let Some((newcomer, wait)) = self.place(newcomer, owner) {
+                    waiting.put_back(newcomer, now + wait.max(TICK));
+                }
+            }
+        }
+    }
+
+    /// A connection that was accepted waits for its turn.
+    fn come(&self, socket: OwnedFd, door: &Door, waiting: &mut Waiting) {
+        let Some(newcomer) = self.judge(socket, Some(door)) else { return };
+        if let Err((newcomer, why)) = waiting.push(newcomer, Instant::now()) {
+            let misbehaviour = self.places().misbehaviour(newcomer.peer.uid);
+            self.refuse(*newcomer, &misbehaviour, why);
         }
     }
 }

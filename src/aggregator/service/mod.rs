@@ -23,6 +23,7 @@ mod rate;
 mod remote;
 mod requests;
 mod turn;
+mod waiting;
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

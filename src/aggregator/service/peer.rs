@@ -39,6 +39,12 @@ impl Peer {
         Ok(Self { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid, process })
     }
 
+    /// The same as if it were this user's.
+    #[cfg(test)]
+    pub fn of_user(self, uid: u32) -> Self {
+        Self { uid, ..self }
+    }
+
     /// Its user and process ids, from the kernel.
     pub const fn credentials(&self) -> Credentials {
         Credentials { pid: self.pid, uid: self.uid, gid: self.gid }

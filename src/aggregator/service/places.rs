@@ -3,7 +3,8 @@
 //! There are [`MOST`]; a process may have [`MOST_OF_PROCESS`] of them and a user [`MOST_OF_USER`], so that no
 //! user takes all. A connection that comes when no place is free gets the place of the one that was silent
 //! for longest: an honest back end says hello at once. Ended connections whose porters are still closing
-//! files have as many places again.
+//! files have as many places again; a newcomer waits where that began a moment ago, since a porter that has
+//! nothing to wait for needs a processor to end.
 //!
 //! Admitting a tenant takes the aggregator's thread some tenths of a millisecond, in steps that others'
 //! requests wait for. So [`BURST`] tenants of one user may come at once, and one each [`BETWEEN`] from then
@@ -25,6 +26,11 @@ const MOST_OF_USER: usize = 24;
 
 /// How long a connection has to say hello before another may take its place.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
+
+/// How long a connection that ends is taken for one that only needs a processor for it.
+const ENDS_SOON: Duration = Duration::from_secs(1);
+/// How often a newcomer looks again whether such have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Tenants of one user that are admitted without a pause, and how often one is after that.
 const BURST: u32 = 32;
@@ -55,6 +61,7 @@ pub(super) struct Place {
     uid: u32,
     since: Instant,
     state: AtomicU8,
+    closes_since: OnceLock<Instant>,
     signals: OnceLock<Arc<PorterSignals>>,
     misbehaviour: Arc<Misbehaviour>,
 }
@@ -113,7 +120,7 @@ impl Place {
     /// A place of a connection that has sent nothing.
     pub fn new(pid: i32, uid: u32, now: Instant, misbehaviour: Arc<Misbehaviour>) -> Self {
         let (state, signals) = (AtomicU8::new(state::SILENT), OnceLock::new());
-        Self { pid, uid, since: now, state, signals, misbehaviour }
+        Self { pid, uid, since: now, state, closes_since: OnceLock::new(), signals, misbehaviour }
     }
 
     fn state(&self) -> u8 {
@@ -135,8 +142,9 @@ impl Place {
         self.state.store(state::TENANT, Ordering::Relaxed);
     }
 
-    /// It has ended.
-    pub fn closes(&self) {
+    /// It has ended, or has to.
+    pub fn closes(&self, now: Instant) {
+        let _ = self.closes_since.set(now);
         self.state.store(state::CLOSES, Ordering::Relaxed);
     }
 
@@ -168,8 +176,8 @@ pub(super) struct Places {
 pub(super) enum Found {
     /// There is a place.
     Place(Arc<Misbehaviour>),
-    /// None is free, but one will be after so long.
-    Later(Duration),
+    /// None is free, but one may be after so long.
+    Later(Arc<Misbehaviour>, Duration),
     /// There is no place, and why.
     Nothing(Arc<Misbehaviour>, &'static str),
 }
@@ -192,10 +200,19 @@ impl Places {
         let live: Vec<Arc<Place>> = self.places.iter().filter_map(Weak::upgrade).collect();
         let closing = |place: &&Arc<Place>| place.state() == state::CLOSES;
         let unadmitted = |place: &&Arc<Place>| matches!(place.state(), state::SILENT | state::ASKS);
-        if live.iter().filter(closing).count() >= MOST
-            || live.iter().filter(closing).filter(|place| place.uid == uid).count() >= MOST_OF_USER
-        {
+        let stuck = |place: &&Arc<Place>| {
+            let since = place.closes_since.get().copied().unwrap_or(now);
+            closing(place) && now.saturating_duration_since(since) >= ENDS_SOON
+        };
+        let too_many = |of: &dyn Fn(&&Arc<Place>) -> bool| {
+            live.iter().filter(of).count() >= MOST
+                || live.iter().filter(of).filter(|place| place.uid == uid).count() >= MOST_OF_USER
+        };
+        if too_many(&stuck) {
             return Found::Nothing(misbehaviour, "too many of its user's connections are still being closed");
+        }
+        if too_many(&closing) {
+            return Found::Later(misbehaviour, LOOK_AGAIN);
         }
         let of_process = live.iter().filter(unadmitted).filter(|place| place.pid == pid).count();
         if is_other && of_process >= MOST_OF_PROCESS {
@@ -223,9 +240,9 @@ impl Places {
         };
         let left = GRACE.saturating_sub(now.saturating_duration_since(oldest.since));
         if !left.is_zero() {
-            return Found::Later(left);
+            return Found::Later(misbehaviour, left);
         }
-        oldest.closes();
+        oldest.closes(now);
         if let Some(signals) = oldest.signals.get() {
             signals.give_way();
         }
@@ -248,9 +265,13 @@ mod tests {
             Self { places: Places::default(), taken: Vec::new(), now: Instant::now() }
         }
 
+        fn find(&mut self, pid: i32, uid: u32) -> Found {
+            self.places.find(pid, uid, true, self.now)
+        }
+
         /// True if it gets in.
         fn come(&mut self, pid: i32, uid: u32) -> bool {
-            let Found::Place(misbehaviour) = self.places.find(pid, uid, true, self.now) else { return false };
+            let Found::Place(misbehaviour) = self.find(pid, uid) else { return false };
             let place = Arc::new(Place::new(pid, uid, self.now, misbehaviour));
             self.places.places.push(Arc::downgrade(&place));
             self.taken.push(place);
@@ -314,10 +335,13 @@ mod tests {
         let mut street = Street::new();
         for pid in 0..i32::try_from(MOST_OF_USER).unwrap() {
             assert!(street.come(pid, 7));
-            street.taken.last().unwrap().closes();
+            street.taken.last().unwrap().closes(street.now);
         }
-        assert!(!street.come(99, 7));
+        assert!(matches!(street.find(99, 7), Found::Later(..)), "they have just begun");
         assert!(street.come(100, 8));
+        street.now += ENDS_SOON;
+        assert!(matches!(street.find(99, 7), Found::Nothing(..)), "something else keeps them");
+        assert!(street.come(101, 8));
         street.taken.remove(0);
         assert!(street.come(99, 7), "one is closed at last");
     }

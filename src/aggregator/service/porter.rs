@@ -139,7 +139,7 @@ impl Porter {
     /// Serves the connection to its end, and closes what it had.
     pub fn run(mut self) {
         let end = self.serve();
-        self.place.closes();
+        self.place.closes(Instant::now());
         let known = !matches!(self.stage, Stage::Unadmitted { .. });
         match end {
             Err(end @ (End::Left | End::Own(_))) if known => {

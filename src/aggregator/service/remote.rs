@@ -63,6 +63,6 @@ impl ServiceRemote {
 
     /// Serves this connection as if it had been accepted.
     pub(crate) fn adopt(&self, socket: OwnedFd) {
-        self.gate.admit(socket, None, self.commands.clone());
+        self.gate.admit(socket, &self.commands);
     }
 }
