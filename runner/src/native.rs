@@ -47,7 +47,7 @@ impl Native {
         let mut call = Command::new(pack.sass());
         call.args(["record", "--json", "--seconds", &RECORDING_SECONDS.to_string()]);
         call.arg("--out").arg(self.logs.join("sass"));
-        for recording in ["h200.gz", "h100.gz"] {
+        for recording in ["h200.gz", "h100.gz", "generic.gz"] {
             call.arg("--again").arg(folder.join(recording));
         }
         call.arg("--shapes");
@@ -138,7 +138,7 @@ mod tests {
         write_program(&program, "printf '{\"words\":\"%s\"}' \"$*\"");
         let native = Native::new("gpuvmk".into(), folder.path());
         let words = native.machine_code(&pack).unwrap()["words"].as_str().unwrap().to_owned();
-        for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "--shapes"] {
+        for part in ["record --json", "sass/h200.gz", "sass/h100.gz", "sass/generic.gz", "--shapes"] {
             assert!(words.contains(part), "{words}");
         }
     }

@@ -44,7 +44,7 @@ const RUNNER: StaticBuild = StaticBuild {
 };
 
 /// What GPUs gave for machine code, below `tests/sass`.
-const RECORDINGS: [&str; 2] = ["tests/h200.gz", "tests/h100.gz"];
+const RECORDINGS: [&str; 3] = ["tests/h200.gz", "tests/h100.gz", "tests/generic.gz"];
 
 const SCRIPT: &str = "#!/bin/sh\n\
     # Runs the guest suite of gpuvmk; `./run.sh --help` says how. Needs nothing but this folder.\n\

@@ -248,7 +248,7 @@ modifiers! {
     /// Target of a trap.
     Trap { DrainIll "DRAIN_ILL", Cal "CAL", Pause "PAUSE", Trap "TRAP", Int "INT", Drain "DRAIN" }
     /// Address space that QSPC asks about.
-    Space { Generic "", Shared "S", Local "L", Global "G" }
+    Space { Generic "", Shared "S", Local "L", Global "G", Distributed "D" }
     /// Whose lanes decide a branch (BRA.U.ANY).
     Uniformity { None "", Any "ANY", All "ALL" }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use gpuvmk_isa::Opcode as O;
 
-use crate::exec::{Context, TURN, Turn, touched};
+use crate::exec::{Context, Turn, touched};
 use crate::fault::Cause;
 use crate::op::{Detail, Op, UNIFORM_ROWS};
 use crate::program::{Code, PAGE};
@@ -136,7 +136,6 @@ pub(crate) fn run(
     code: &mut Code,
     budget: u32,
 ) -> Result<Turn, Cause> {
-    let mut fairness = TURN;
     for _ in 0..budget {
         let group = warp.group;
         if group.mask == 0 {
@@ -146,16 +145,16 @@ pub(crate) fn run(
         let page = code.page(base, context.program, context.view)?;
         let op = usize::try_from((group.pc - base) / INSTRUCTION).ok().and_then(|index| page.op(index));
         let Some(Ok((op, _))) = op else {
-            let turn = twin.in_page(warp, context, page, base, &mut [1, fairness])?;
+            let turn = twin.in_page(warp, context, page, base, &mut [1, warp.fairness])?;
             return Ok(turn.unwrap_or(Turn::Quantum));
         };
         let op = *op;
         let shared = shared(warp, context, &op, &page.pool);
         let lanes = warp.lanes(op.guard) & group.mask;
         let (rows, flags, count) = (warp.registers().to_vec(), *warp.predicates(), warp.count);
-        let mut left = [1, fairness];
+        let mut left = [1, warp.fairness];
         let turn = twin.in_page(warp, context, page, base, &mut left)?;
-        fairness = left[1];
+        warp.fairness = left[1];
         // Nothing was executed where another group has its turn now.
         if warp.count != count {
             observer.step(&Step {

@@ -64,6 +64,8 @@ pub enum Space {
     Global,
     /// By virtual address, with windows of shared and local memory.
     Generic,
+    /// By virtual address, in the window of shared memory alone: that of the cluster's blocks.
+    Cluster,
     /// The CTA's.
     Shared,
     /// The lane's.

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "code for a processor's features is called where the processor was asked")]
 
-use crate::exec::{Context, TURN, Turn, in_page};
+use crate::exec::{Context, Turn, in_page};
 use crate::fault::Cause;
 use crate::program::{Code, PAGE, Page};
 use crate::warp::Warp;
@@ -46,11 +46,12 @@ impl Twin {
         code: &mut Code,
         budget: u32,
     ) -> Result<Turn, Cause> {
-        let mut left = [budget, TURN];
+        let mut left = [budget, warp.fairness];
         while warp.group.mask != 0 {
             let base = warp.group.pc & !(PAGE - 1);
             let page = code.page(base, context.program, context.view)?;
             if let Some(turn) = self.in_page(warp, context, page, base, &mut left)? {
+                warp.fairness = left[1];
                 return Ok(turn);
             }
         }

@@ -1,10 +1,13 @@
 //! A warp: its rows, and its lanes' groups, which converge at barriers.
 
+mod barriers;
 mod words;
 
 use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK, THREAD_STATE_LAST};
 
+use self::barriers::Barriers;
 use self::words::{GATHERS, RUNS, Words, YIELDED, stack, waits_at};
+use crate::exec::TURN;
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend};
 
@@ -37,9 +40,6 @@ pub(crate) struct Reduction {
     pub of_all: bool,
 }
 
-/// Convergence barriers of a warp.
-const BARRIERS: usize = 16;
-
 /// A warp.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
@@ -55,11 +55,13 @@ pub(crate) struct Warp {
     parked: Vec<(Group, Wait)>,
     /// Lanes that could go on, and have let others run.
     yielded: u32,
-    barriers: [u32; BARRIERS],
+    barriers: Barriers,
     /// Lanes that have not ended.
     pub live: u32,
     /// Instructions that it ran.
     pub count: u64,
+    /// Those after which another group runs, if it is split.
+    pub fairness: u32,
     /// Place in its CTA.
     pub index: u32,
     /// Result of the last reduction of a CTA barrier.
@@ -81,9 +83,10 @@ impl Warp {
         self.ready.clear();
         self.parked.clear();
         self.yielded = 0;
-        self.barriers = [0; BARRIERS];
+        self.barriers.clear();
         self.live = lanes;
         self.count = 0;
+        self.fairness = TURN;
         self.index = index;
         self.reduction = Reduction::default();
         self.words = Words::default();
@@ -175,9 +178,19 @@ impl Warp {
         }
     }
 
-    /// The participants of a convergence barrier.
+    /// The participants of a convergence barrier, for the group that runs.
     pub fn barrier(&mut self, index: u8) -> &mut u32 {
-        &mut self.barriers[usize::from(index) % BARRIERS]
+        self.barriers.seen_by(index, self.group.mask)
+    }
+
+    /// BSSY: the group that runs meets at a convergence barrier.
+    pub fn set_barrier(&mut self, index: u8) {
+        self.barriers.set(index, self.group.mask, self.live);
+    }
+
+    /// BMOV: the group that runs writes a convergence barrier's participants.
+    pub fn write_barrier(&mut self, index: u8, participants: u32) {
+        self.barriers.write(index, participants, self.group.mask, self.live);
     }
 
     /// Lanes for which others wait: those that have not ended, and do not count as such.
@@ -277,7 +290,7 @@ impl Warp {
 
     /// Removes lanes from a convergence barrier.
     pub fn leave(&mut self, barrier: u8, mask: u32) {
-        *self.barrier(barrier) &= !mask;
+        *self.barriers.seen_by(barrier, mask) &= !mask;
         self.release();
     }
 
@@ -329,11 +342,14 @@ impl Warp {
             }
             let required = match wait {
                 // A function that was called may use the same barrier for others, until it restores it.
-                Wait::Convergence(barrier) if *self.barrier(barrier) & group.mask == 0 => {
-                    index += 1;
-                    continue;
+                Wait::Convergence(barrier) => {
+                    let participants = *self.barriers.seen_by(barrier, group.mask);
+                    if participants & group.mask == 0 {
+                        index += 1;
+                        continue;
+                    }
+                    participants & self.counted()
                 }
-                Wait::Convergence(barrier) => *self.barrier(barrier) & self.counted(),
                 Wait::Lanes(mask) => mask & self.counted(),
                 // The CTA wakes them.
                 Wait::Cta(_) => {
@@ -342,7 +358,7 @@ impl Warp {
                 }
             };
             if required & !self.waiting(wait) == 0 {
-                self.wake(wait);
+                self.wake(wait, group.mask);
                 index = 0;
             } else {
                 index += 1;
@@ -350,13 +366,14 @@ impl Warp {
         }
     }
 
-    /// Makes ready all that wait for something; those that stand at the same instruction are one group then.
-    pub fn wake(&mut self, wait: Wait) {
+    /// Makes ready all that wait for something, as these lanes do; those that stand at the same instruction are
+    /// one group then.
+    pub fn wake(&mut self, wait: Wait, lanes: u32) {
         let mut groups: Vec<Group> = Vec::new();
         // A hidden group may wait for something of the same name, which means something else by now.
         let hidden = if matches!(wait, Wait::Cta(_)) { 0 } else { self.words.hidden };
         let participants = match wait {
-            Wait::Convergence(barrier) => *self.barrier(barrier),
+            Wait::Convergence(barrier) => *self.barriers.seen_by(barrier, lanes),
             Wait::Lanes(_) | Wait::Cta(_) => ALL,
         };
         self.parked.retain(|(group, what)| {
@@ -370,14 +387,14 @@ impl Warp {
             false
         });
         if let Wait::Convergence(barrier) = wait {
-            *self.barrier(barrier) = 0;
+            *self.barriers.seen_by(barrier, lanes) = 0;
         }
         self.ready.append(&mut groups);
     }
 
     /// A barrier of the CTA has opened.
     pub fn barrier_opened(&mut self, barrier: u8, reduction: Option<Reduction>) {
-        self.wake(Wait::Cta(barrier));
+        self.wake(Wait::Cta(barrier), ALL);
         self.resume();
         self.reduction = reduction.unwrap_or(self.reduction);
     }

@@ -23,8 +23,8 @@ pub struct Wanted {
     pub seed: u64,
 }
 
-/// What programs use: registers alone, memory, local memory.
-const GROUPS: [&str; 3] = ["registers", "memory", "local"];
+/// What programs use: registers alone, memory, local memory, generic addresses.
+const GROUPS: [&str; 4] = ["registers", "memory", "local", "generic"];
 
 /// Programs by what they use.
 #[must_use]
@@ -38,8 +38,7 @@ pub fn programs(words: &[Word], wanted: Wanted) -> Vec<(&'static str, Vec<Progra
             let Some(instance) = Instance::of(wanted.arch, word) else { continue };
             let generic = [Opcode::Ld, Opcode::St, Opcode::Atom, Opcode::AtomCas, Opcode::Qspc];
             let group = match (instance.window, accesses(instance.opcode)) {
-                // An H100 stopped these with a graphics exception, which is not understood.
-                _ if generic.contains(&instance.opcode) => continue,
+                _ if generic.contains(&instance.opcode) => 3,
                 (Some(Window::Local), _) => 2,
                 (_, true) => 1,
                 _ => 0,

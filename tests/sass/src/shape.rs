@@ -7,6 +7,7 @@
 mod assembler;
 mod barriers;
 mod control;
+mod generic;
 mod memory;
 mod orders;
 mod places;
@@ -39,6 +40,12 @@ const REGISTERS: u16 = 40;
 const AT_CODE: u16 = 0x100;
 const AT_LABELS: u16 = 0x108;
 
+/// Where it has where threads' windows of global memory begin, and generic addresses of shared and of local
+/// memory.
+const AT_GLOBAL: u16 = 0x1e0;
+const AT_SHARED: u16 = 0x1e8;
+const AT_LOCAL: u16 = 0x1f0;
+
 /// Words of a place of a table.
 const DISTANCE: u32 = 4;
 
@@ -55,6 +62,7 @@ pub struct Shape {
     /// What is stored.
     slots: Vec<String>,
     local: (u32, u32),
+    shared: u32,
 }
 
 /// A name, and what makes a program.
@@ -101,6 +109,19 @@ const SHAPES: &[Made] = &[
     ("places_uniform", places::uniform),
     ("local_negative", memory::negative),
     ("words_lanes_written", states::lanes_written),
+    ("generic_global", generic::global),
+    ("generic_shared", generic::shared),
+    ("generic_local", generic::local),
+    ("generic_local_high", generic::local_high),
+    ("generic_offsets", generic::offsets),
+    ("generic_spaces", generic::spaces),
+    ("generic_atomics_global", generic::atomics_global),
+    ("generic_atomics_shared", generic::atomics_shared),
+    ("generic_atomics_told", generic::atomics_told),
+    ("generic_lanes", generic::lanes),
+    ("generic_below_shared", generic::below_shared),
+    ("generic_below_local", generic::below_local),
+    ("generic_distributed", generic::distributed_shared),
 ];
 
 const WARY: &[Made] = &[
@@ -154,8 +175,13 @@ impl Shape {
         let at = (usize::from(AT_LABELS)..).step_by(8);
         let parameters = usize::from(PARAMETERS);
         let numbers = [(usize::from(AT_CODE), places.code), (parameters, places.inputs)];
+        let windows = [
+            (AT_GLOBAL.into(), places.windows),
+            (AT_SHARED.into(), places.shared_window),
+            (AT_LOCAL.into(), places.local_window),
+        ];
         for (at, number) in
-            numbers.into_iter().chain([(parameters + 8, places.outputs)]).chain(at.zip(labels))
+            numbers.into_iter().chain(windows).chain([(parameters + 8, places.outputs)]).chain(at.zip(labels))
         {
             if let Some(place) = bytes.get_mut(at..at + 8) {
                 place.copy_from_slice(&number.to_le_bytes());
@@ -176,7 +202,7 @@ impl Launched for Shape {
             arch: Arch::Sm90,
             code: self.code(places.code),
             registers: REGISTERS,
-            shared: 0,
+            shared: self.shared,
             barriers: 0,
             local: self.local.0,
             local_high: self.local.1,

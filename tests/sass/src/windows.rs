@@ -344,6 +344,11 @@ fn constant(bytes: u32, room: u32, random: &mut Random) -> u32 {
     CONSTANTS.0 + random.below((CONSTANTS.1 - CONSTANTS.0 - room) / bytes) * bytes
 }
 
+/// True for atomics that work everywhere but in local memory: integers of 32 bits.
+fn is_plain(instruction: &Instruction) -> bool {
+    matches!(instruction.get::<AtomicType>(), AtomicType::U32 | AtomicType::S32)
+}
+
 /// An address of the same form, `within` a window.
 fn of_window(
     instruction: &Instruction,
@@ -378,10 +383,14 @@ fn of_window(
             if !wide || address.uniform.is_some() && !address.wide {
                 return None;
             }
+            // Without one a load is of shared memory of a cluster's blocks: elsewhere it is out of range.
+            if opcode == O::Ld && address.descriptor.is_none() {
+                return None;
+            }
             // Those that cannot be done in shared memory have a predicate that says so.
             let is_told = matches!(instruction.operand(Role::PDst0), Some(Operand::Pred(Pred(0..=6), _)));
             let spaces = match opcode {
-                O::Atom | O::AtomCas if !is_told && bytes(instruction) > 4 => 1,
+                O::Atom | O::AtomCas if !is_told && !is_plain(instruction) => 1,
                 O::Atom | O::AtomCas if !is_told => 2,
                 _ => 3,
             };

@@ -1,5 +1,6 @@
-//! What an H200 gave for 200 programs of 400 instances, and an H100 for 37 more with loads, stores and
-//! atomics among them: the software GPU gives the same, but for what `differences.tsv` names.
+//! What an H200 gave for 200 programs of 400 instances, an H100 for 37 more with loads, stores and atomics among
+//! them, and an H200 for 22 with generic addresses: the software GPU gives the same, but for what
+//! `differences.tsv` names.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,6 +13,7 @@ use gpuvmk_sm::Twin;
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz");
 const MEMORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h100.gz");
+const GENERIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generic.gz");
 const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differences.tsv");
 
 /// Each operation that differs or is not executed, with how many of its words: one that is mended is to be
@@ -19,7 +21,7 @@ const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/difference
 #[test]
 fn gpus_gave_the_same_but_for_known_differences() {
     let mut counts = BTreeMap::new();
-    for file in [VECTORS, MEMORY] {
+    for file in [VECTORS, MEMORY, GENERIC] {
         let recorded = Recorded::read(File::open(file).unwrap()).unwrap();
         merge(&mut counts, recorded.verify_all(Extent::Warp, 2).unwrap());
     }
@@ -40,9 +42,11 @@ fn twins_store_the_same() {
     }
     let recorded = Recorded::read(File::open(VECTORS).unwrap()).unwrap();
     let memory = Recorded::read(File::open(MEMORY).unwrap()).unwrap();
+    let generic = Recorded::read(File::open(GENERIC).unwrap()).unwrap();
     let programs = (0..20).map(|index| recorded.program(index, Extent::Warp));
+    let programs = programs.chain((25..37).map(|index| memory.program(index, Extent::Warp)));
     for (index, program) in
-        programs.chain((25..37).map(|index| memory.program(index, Extent::Warp))).enumerate()
+        programs.chain((0..6).map(|index| generic.program(index, Extent::Warp))).enumerate()
     {
         let mut program = program.unwrap();
         for (at, instance) in &program.instances {

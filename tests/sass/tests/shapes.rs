@@ -7,7 +7,9 @@ use std::path::Path;
 
 use gpuvmk_isa::{Arch, Word, decode};
 use gpuvmk_sass::shape::{RECORDED_ON, Recording, shapes, table, wary};
-use gpuvmk_sass::soft::outputs_by;
+use gpuvmk_sass::soft::{outputs, outputs_by};
+use gpuvmk_sass::task::{Launched, Task};
+use gpuvmk_sass::windows::Places;
 use gpuvmk_sm::Twin;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes.tsv.gz");
@@ -46,4 +48,37 @@ fn a_gpu_gave_the_same_but_for_known_differences() {
         fs::write(DIFFERENCES, table(&found)).unwrap();
     }
     assert_eq!(table(&found), fs::read_to_string(DIFFERENCES).unwrap());
+}
+
+/// One instruction, whose address is 0, and EXIT.
+struct Load(u128);
+
+impl Launched for Load {
+    fn task(&self, _: &Places) -> Task {
+        const EXIT: u128 = 0x0380_0000_0000_0000_0000_794d;
+        Task {
+            arch: Arch::Sm90,
+            code: [self.0, EXIT].into_iter().flat_map(u128::to_le_bytes).collect(),
+            registers: 16,
+            shared: 0x400,
+            barriers: 0,
+            local: 0,
+            local_high: 0,
+            grid: 1,
+            block: 32,
+            banks: vec![(0, vec![0; 0x220])],
+            variables: Vec::new(),
+            inputs: vec![0; 16],
+            stored: 1,
+            filled: 0,
+        }
+    }
+}
+
+#[test]
+fn load_without_a_descriptor_is_out_of_range_but_in_shared_memory() {
+    let stopped = |word| outputs(&Load(word)).unwrap_err().to_string();
+    // LD.E R9, [R4]; and with a descriptor, where the address is not mapped.
+    assert!(stopped(0x0010_0900_0000_0000_0409_7980).contains("AddressOutOfRange"));
+    assert!(!stopped(0x0c10_1900_0000_000c_0409_7980).contains("AddressOutOfRange"));
 }

@@ -229,8 +229,10 @@ pub(crate) static ROWS: &[Row] = &[
     ),
     row(O::Errbar, 0x9ab, ALL, WHOLE, &[], &[]),
     row(O::Cgaerrbar, 0x5ab, SM90, WHOLE, &[], &[]),
-    row(O::Qspc, 0x3aa, ALL, WHOLE, &[PD0, D, GLOBAL], QSPC),
-    row(O::Qspc, 0x19aa, ALL, WHOLE, &[PD0, D, plus(32)], QSPC),
+    row(O::Qspc, 0x3aa, TO89, WHOLE, &[PD0, D, GLOBAL], QSPC),
+    row(O::Qspc, 0x19aa, TO89, WHOLE, &[PD0, D, plus(32)], QSPC),
+    row(O::Qspc, 0x3aa, SM90, WHOLE, &[PD0, D, GLOBAL], QSPC90),
+    row(O::Qspc, 0x19aa, SM90, WHOLE, &[PD0, D, plus(32)], QSPC90),
 ];
 
 /// Barriers in shared memory (mbarrier).
@@ -243,6 +245,7 @@ const DESC81: &[(crate::Bits, u64)] = &[(bits(81, 1), 1)];
 const CAST: &[Field] = &[f(K::CasMode, 87, 2).codes(&[0, 255, 255, 1]), CAS_TYPE];
 const CAST80: &[Field] = &[E, f(K::CasMode, 87, 2).codes(&[255, 255, 255, 1]), EVICT, CAS_TYPE, ORDER];
 const QSPC: &[Field] = &[E, f(K::Space, 73, 2).codes(&[3, 2, 1])];
+const QSPC90: &[Field] = &[E, f(K::Space, 73, 2).codes(&[3, 2, 1, 4])];
 const LDGSTS: &[Field] = &[
     f(K::E, 0, 0).codes(&[1]),
     f(K::Bypass, 81, 1).codes(&[1, 0]),

@@ -135,23 +135,28 @@ const fn values(kind: AtomicType) -> u16 {
     }
 }
 
-/// True where a generic address in shared memory is no obstacle: integers of 32 bits.
-const fn is_shared_too(kind: AtomicType) -> bool {
-    matches!(kind, AtomicType::U32 | AtomicType::S32)
+/// True where a generic address in shared memory is no obstacle: integers of 32 bits, and of 64 bits additions
+/// and swaps (as an H200 has it).
+const fn is_shared_too(swaps: bool, what: AtomicOp, kind: AtomicType) -> bool {
+    match kind {
+        AtomicType::U32 | AtomicType::S32 => true,
+        AtomicType::U64 => swaps || matches!(what, AtomicOp::Add | AtomicOp::Exch),
+        _ => false,
+    }
 }
 
 pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
     let Detail::Atomic(place, what, kind, told) = op.detail else { return Ok(()) };
     let addresses = addresses(warp, op, place, pool);
+    let swaps = matches!(op.opcode, O::AtomgCas | O::AtomCas | O::AtomsCas);
     let mut done = mask;
     if op.to[0] != TRUE {
         done = lanes(|lane| {
             let (space, _) = resolve(context, place.space, addresses[lane]);
-            space == Space::Global || space == Space::Shared && is_shared_too(kind)
+            space == Space::Global || space == Space::Shared && is_shared_too(swaps, what, kind)
         }) & mask;
         warp.put_predicate(op.to[0], done, mask);
     }
-    let swaps = matches!(op.opcode, O::AtomgCas | O::AtomCas | O::AtomsCas);
     let width = width(kind);
     let wide = width == Width::Double;
     let values = values(kind);

@@ -39,25 +39,27 @@ pub(super) const fn is_control(opcode: O) -> bool {
 #[inline(always)]
 pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<Flow, Cause> {
     let next = warp.group.pc.wrapping_add(INSTRUCTION);
+    // Of control flow the first predicate is a second guard. Of BAR it is what is counted.
+    let mask = if op.opcode == O::Bar { mask } else { mask & warp.lanes(op.from[0]) };
     match (op.opcode, op.detail) {
         (O::Bra, Detail::Target(distance)) => {
-            let taken = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let taken = mask & warp.lanes(op.from[1]);
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
         (O::Bra, Detail::AllLanes(distance)) => {
-            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let wanted = mask & warp.lanes(op.from[1]);
             let taken = if wanted == warp.group.mask { wanted } else { 0 };
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
         (O::Bra, Detail::AnyLane(distance)) => {
-            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let wanted = mask & warp.lanes(op.from[1]);
             let taken = if wanted == 0 { 0 } else { warp.group.mask };
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
         (O::Bra, Detail::Divergent(distance)) => {
             let given = warp.row(pool, op.a.row)[Warp::first_lane(warp.group.mask)];
             let required = if op.a.negate { !given } else { given };
-            let wanted = mask & warp.lanes(op.from[0]) & warp.lanes(op.from[1]);
+            let wanted = mask & warp.lanes(op.from[1]);
             let apart = required & warp.counted() & !wanted != 0;
             let taken = if wanted != 0 && apart { warp.group.mask } else { 0 };
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
@@ -76,7 +78,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::RetAbs, Detail::Target(distance)) => scatter(warp, op, pool, mask, distance.cast_unsigned()),
         (O::Exit | O::Kill, _) => {
-            let ended = mask & warp.lanes(op.from[0]);
+            let ended = mask;
             // Those that stay go on behind it.
             warp.group.pc = next;
             if ended != 0 {
@@ -84,8 +86,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             }
         }
         (O::Bssy, Detail::Barrier(barrier)) => {
-            let participants = warp.group.mask;
-            *warp.barrier(barrier) = participants;
+            warp.set_barrier(barrier);
             return Ok(Flow::Next);
         }
         (O::Bsync, Detail::Barrier(barrier)) => {
@@ -148,7 +149,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::BmovFromReg, Detail::Barrier(barrier)) => {
             let value = warp.row(pool, op.b.row)[Warp::first_lane(mask)];
-            *warp.barrier(barrier) = value;
+            warp.write_barrier(barrier, value);
             return Ok(Flow::Next);
         }
         (O::Bar, Detail::Choice(mode, of)) => return Ok(barrier(warp, op, pool, mask, (mode, of))),

@@ -5,7 +5,7 @@ use gpuvmk_isa::modifier::{
     ResultType, Scale, ShiftType,
 };
 use gpuvmk_isa::modifier::{AtomicOp, AtomicType, CasMode, MatrixCount, MatrixLoad, Space as AskedSpace};
-use gpuvmk_isa::{Instruction, Kind, Opcode as O, Operand, Role};
+use gpuvmk_isa::{Arch, Instruction, Kind, Opcode as O, Operand, Role};
 
 use super::Lower;
 use super::control::{number, of_control, signed};
@@ -76,6 +76,13 @@ const fn unit(access: AccessType) -> Unit {
         AccessType::B64 => Unit::Words(2),
         AccessType::B128 | AccessType::UB128 => Unit::Words(4),
     }
+}
+
+/// True for a load that reaches the shared memory of a cluster's blocks alone, as an H200 has it: LD of Hopper
+/// and later without a descriptor.
+fn is_of_cluster(instruction: &Instruction) -> bool {
+    let Some(Operand::Address(address)) = instruction.operand(Role::Address) else { return false };
+    instruction.opcode() == O::Ld && instruction.arch() >= Arch::Sm90 && address.descriptor.is_none()
 }
 
 const fn space(opcode: O) -> Option<Space> {
@@ -163,6 +170,9 @@ impl Lower<'_> {
                 self.address(instruction.operand(Role::Address), space)?.ok_or(not_executed)?;
             // Global and generic addresses have 64 bits with .E.
             place.wide |= instruction.flag(Kind::E) && matches!(space, Space::Global | Space::Generic);
+            if is_of_cluster(instruction) {
+                place.space = Space::Cluster;
+            }
             op.a = base;
             op.b = self.source(instruction.operand(Role::Data), false)?;
             match op.opcode {
@@ -186,7 +196,8 @@ impl Lower<'_> {
                 O::Qspc if op.d != ZERO_ROW => return Err(not_executed),
                 O::Qspc => {
                     let asked = match instruction.get() {
-                        AskedSpace::Shared => Space::Shared,
+                        // A block's own is part of its cluster's, and no block sees another one's.
+                        AskedSpace::Shared | AskedSpace::Distributed => Space::Shared,
                         AskedSpace::Local => Space::Local,
                         AskedSpace::Generic | AskedSpace::Global => Space::Global,
                     };

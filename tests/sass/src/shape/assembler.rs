@@ -40,6 +40,7 @@ pub(super) struct Assembler {
     constants: Vec<Label>,
     slots: Vec<String>,
     local: (u32, u32),
+    shared: u32,
 }
 
 impl Assembler {
@@ -111,6 +112,11 @@ impl Assembler {
         self.local = (low, high);
     }
 
+    /// Bytes of shared memory of a block.
+    pub(super) fn shared(&mut self, size: u32) {
+        self.shared = size;
+    }
+
     /// The program, which ends here.
     pub(super) fn end(mut self, name: &'static str) -> Shape {
         self.words.extend([t::wait(), t::exit(), t::stay()]);
@@ -135,7 +141,7 @@ impl Assembler {
             }
         }
         let addresses = self.constants.iter().map(|label| at(*label)).collect();
-        Shape { name, words, absolute, addresses, slots: self.slots, local: self.local }
+        Shape { name, words, absolute, addresses, slots: self.slots, local: self.local, shared: self.shared }
     }
 }
 

@@ -119,10 +119,14 @@ fn generic(context: &Context<'_>, addresses: &[u64; LANES]) -> Reached {
 /// Where a lane's address is: windows of generic addresses are resolved.
 #[inline(always)]
 pub(in crate::exec) fn resolve(context: &Context<'_>, space: Space, address: u64) -> (Space, u64) {
-    if space != Space::Generic {
+    if !matches!(space, Space::Generic | Space::Cluster) {
         return (space, address);
     }
     let shared = address.wrapping_sub(context.launch.shared_window);
+    if space == Space::Cluster {
+        // What is elsewhere is beyond any block's shared memory.
+        return (Space::Shared, if shared < WINDOW { shared } else { u64::MAX });
+    }
     let local = address.wrapping_sub(context.launch.local_window);
     if shared < WINDOW {
         (Space::Shared, shared)

@@ -16,10 +16,11 @@ use gpuvmk_sass::random::Random;
 use gpuvmk_sass::recorded::{Counts, Extent, Recorded, merge, table_of_differences};
 use serde_json::json;
 
-/// What an H200 and an H100 gave, and what is known to differ, of the first warp and of all threads.
-const VECTORS: [&str; 2] = [
+/// What an H200 and an H100 gave, of generic addresses an H200, and what is known to differ, of the first warp and of all threads.
+const VECTORS: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h100.gz"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generic.gz"),
 ];
 const OF_WARP: &str = include_str!("../../../tests/differences.tsv");
 const OF_ALL: &str = include_str!("../../../tests/differences_all.tsv");

@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Also those of which nobody knows that they end: not on a GPU that others use
     #[arg(long, requires = "shapes")]
     wary: bool,
+    /// Of hand-made programs this one alone, wary or not; may be given several times
+    #[arg(long, value_name = "NAME", requires = "shapes")]
+    only: Vec<String>,
     /// How often each word is in a program
     #[arg(long, default_value_t = 4)]
     times: u32,
@@ -208,7 +211,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             None => &mut software,
         };
         let places = (on.as_str(), options.out.as_path());
-        found.push(shapes::run(gpu, places, options.wary, (&mut problems, &mut of_shapes))?);
+        let programs = shapes::wanted(options.wary, &options.only)?;
+        found.push(shapes::run(gpu, places, &programs, (&mut problems, &mut of_shapes))?);
     }
     if let Some(hardware) = hardware
         && let Err(error) = hardware.close()

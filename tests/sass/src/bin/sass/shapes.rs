@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use gpuvmk_sass::record::Gpu;
 use gpuvmk_sass::shape::{
     Difference, OfShape, RECORDED_ON, Recording, Shape, record, shapes, unexpected, wary,
@@ -17,19 +17,29 @@ const KNOWN: &str = include_str!("../../../tests/shape_differences.tsv");
 /// The file that is written.
 const FILE: &str = "shapes.tsv.gz";
 
-/// Runs the programs, and with `too` those of which nobody knows that they end. Returns what a report has of
-/// it. Adds what went wrong to `problems`, and to `unknown` what differs and is not known to.
+/// The programs, with `too` those of which nobody knows that they end; or those of these names alone.
+pub(crate) fn wanted(too: bool, only: &[String]) -> Result<Vec<Shape>> {
+    let mut programs = shapes();
+    if too || !only.is_empty() {
+        programs.extend(wary());
+    }
+    for name in only {
+        let names = || programs.iter().map(|shape| shape.name).collect::<Vec<_>>().join(", ");
+        ensure!(programs.iter().any(|shape| shape.name == name), "There is no program {name}: {}", names());
+    }
+    programs.retain(|shape| only.is_empty() || only.iter().any(|name| name == shape.name));
+    Ok(programs)
+}
+
+/// Runs the programs. Returns what a report has of it. Adds what went wrong to `problems`, and to `unknown` what
+/// differs and is not known to.
 pub(crate) fn run(
     gpu: &mut dyn Gpu,
     (on, out): (&str, &Path),
-    too: bool,
+    programs: &[Shape],
     (problems, unknown): (&mut Vec<String>, &mut Vec<String>),
 ) -> Result<Value> {
-    let mut programs = shapes();
-    if too {
-        programs.extend(wary());
-    }
-    let found = record(gpu, &programs);
+    let found = record(gpu, programs);
     for OfShape { shape, slots } in &found {
         if let Err(error) = slots {
             problems.push(format!("{}: {error}", shape.name));
@@ -39,7 +49,7 @@ pub(crate) fn run(
     let path = out.join(FILE);
     let file = File::create(&path).with_context(|| format!("Cannot write {}", path.display()))?;
     recording.write(file).with_context(|| format!("Cannot write {}", path.display()))?;
-    let differences = recording.verify(&programs);
+    let differences = recording.verify(programs);
     let unstable: Vec<String> = recording.unstable().collect();
     let slots: usize = programs.iter().map(|shape| shape.slots().len()).sum();
     println!(
