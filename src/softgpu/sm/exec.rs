@@ -26,11 +26,7 @@ use crate::fault::{Cause, Exception};
 use crate::op::Op;
 use crate::program::{PAGE, Page};
 use crate::row::{ALL, Row};
-use crate::warp::Warp;
-
-/// Instructions after which another group of a split warp runs, so that none is kept from running for good. On an
-/// H200 a group runs until it waits, ends or yields, and compilers have it yield where it may wait for another.
-pub(crate) const TURN: u32 = 4096;
+use crate::warp::{TURN, Warp};
 
 /// Runs a warp while it stays in a page of code. What is left are its instructions, and those of its group.
 ///

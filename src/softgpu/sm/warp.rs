@@ -7,9 +7,12 @@ use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK, THREAD_STATE_LA
 
 use self::barriers::Barriers;
 use self::words::{GATHERS, RUNS, Words, YIELDED, stack, waits_at};
-use crate::exec::TURN;
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend};
+
+/// Instructions after which another group of a split warp runs, so that none is kept from running for good. On an
+/// H200 a group runs until it waits, ends or yields, and compilers have it yield where it may wait for another.
+pub(crate) const TURN: u32 = 4096;
 
 /// Lanes that run together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
