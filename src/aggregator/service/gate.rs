@@ -1,8 +1,8 @@
 //! The gate: accepts connections of device backends, and gives each a porter.
 //!
 //! Until a connection is a tenant it has a place among unadmitted connections ([`super::places`]). Those for
-//! which none is free wait, each user's for themselves ([`super::waiting`]). The aggregator's own thread hears
-//! of a connection with its hello.
+//! which none is free wait, each user's for themselves ([`super::waiting`]). The aggregator's own thread
+//! hears of a connection with its hello.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -115,7 +115,8 @@ impl Gate {
         Some(Newcomer { socket, peer, vm: door.and_then(|door| door.vm.clone()), since: Instant::now() })
     }
 
-    /// Gives a newcomer a porter, or turns it away, or returns it with the time after which it is to try again.
+    /// Gives a newcomer a porter, or turns it away, or returns it with the time after which it is to try
+    /// again.
     fn place(&self, newcomer: Newcomer, owner: &Commands) -> Option<(Newcomer, Duration)> {
         let (peer, now) = (&newcomer.peer, Instant::now());
         let found = self.places().find(peer.pid, peer.uid, peer.is_other(), now);

@@ -10,8 +10,9 @@ use self::words::{GATHERS, RUNS, Words, YIELDED, stack, waits_at};
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
 use crate::row::{ALL, LANES, Row, ZERO, blend};
 
-/// Instructions after which another group of a split warp runs, so that none is kept from running for good. On an
-/// H200 a group runs until it waits, ends or yields, and compilers have it yield where it may wait for another.
+/// Instructions after which another group of a split warp runs, so that none is kept from running for good.
+/// On an H200 a group runs until it waits, ends or yields, and compilers have it yield where it may wait for
+/// another.
 pub(crate) const TURN: u32 = 4096;
 
 /// Lanes that run together.
@@ -369,8 +370,8 @@ impl Warp {
         }
     }
 
-    /// Makes ready all that wait for something, as these lanes do; those that stand at the same instruction are
-    /// one group then.
+    /// Makes ready all that wait for something, as these lanes do; those that stand at the same instruction
+    /// are one group then.
     pub fn wake(&mut self, wait: Wait, lanes: u32) {
         let mut groups: Vec<Group> = Vec::new();
         // A hidden group may wait for something of the same name, which means something else by now.

@@ -135,8 +135,8 @@ const fn values(kind: AtomicType) -> u16 {
     }
 }
 
-/// True where a generic address in shared memory is no obstacle: integers of 32 bits, and of 64 bits additions
-/// and swaps (as an H200 has it).
+/// True where a generic address in shared memory is no obstacle: integers of 32 bits, and of 64 bits
+/// additions and swaps (as an H200 has it).
 const fn is_shared_too(swaps: bool, what: AtomicOp, kind: AtomicType) -> bool {
     match kind {
         AtomicType::U32 | AtomicType::S32 => true,

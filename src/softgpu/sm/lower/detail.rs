@@ -78,8 +78,8 @@ const fn unit(access: AccessType) -> Unit {
     }
 }
 
-/// True for a load that reaches the shared memory of a cluster's blocks alone, as an H200 has it: LD of Hopper
-/// and later without a descriptor.
+/// True for a load that reaches the shared memory of a cluster's blocks alone, as an H200 has it: LD of
+/// Hopper and later without a descriptor.
 fn is_of_cluster(instruction: &Instruction) -> bool {
     let Some(Operand::Address(address)) = instruction.operand(Role::Address) else { return false };
     instruction.opcode() == O::Ld && instruction.arch() >= Arch::Sm90 && address.descriptor.is_none()

@@ -1,9 +1,10 @@
 //! Convergence barriers of a warp: sixteen registers, each with the lanes that meet there.
 //!
-//! All lanes of a warp share them. A compiler gives two groups of lanes the same register where they go the same
-//! way one after the other: on a GPU a group runs until it waits, ends or yields. Here it may have to pause
-//! elsewhere, so that others get on at last. So a register that a group writes keeps beside it what another group
-//! has set by BSSY, and has yet to meet at. What is written by BMOV may be any number, and is not kept.
+//! All lanes of a warp share them. A compiler gives two groups of lanes the same register where they go the
+//! same way one after the other: on a GPU a group runs until it waits, ends or yields. Here it may have to
+//! pause elsewhere, so that others get on at last. So a register that a group writes keeps beside it what
+//! another group has set by BSSY, and has yet to meet at. What is written by BMOV may be any number, and is
+//! not kept.
 
 /// Registers of a warp.
 const BARRIERS: usize = 16;

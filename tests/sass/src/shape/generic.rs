@@ -1,5 +1,5 @@
-//! Programs with generic addresses, which name global, shared or local memory by where they are: each thread has
-//! bytes of its own in each of the three.
+//! Programs with generic addresses, which name global, shared or local memory by where they are: each thread
+//! has bytes of its own in each of the three.
 
 use gpuvmk_isa::{Address, Arch, Control, Operand, Pred, Reg, Role, UReg, Word, decode};
 

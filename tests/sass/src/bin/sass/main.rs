@@ -16,7 +16,8 @@ use gpuvmk_sass::random::Random;
 use gpuvmk_sass::recorded::{Counts, Extent, Recorded, merge, table_of_differences};
 use serde_json::json;
 
-/// What an H200 and an H100 gave, of generic addresses an H200, and what is known to differ, of the first warp and of all threads.
+/// What an H200 and an H100 gave, of generic addresses an H200, and what is known to differ, of the first
+/// warp and of all threads.
 const VECTORS: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h200.gz"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h100.gz"),

@@ -31,8 +31,8 @@ pub(crate) fn wanted(too: bool, only: &[String]) -> Result<Vec<Shape>> {
     Ok(programs)
 }
 
-/// Runs the programs. Returns what a report has of it. Adds what went wrong to `problems`, and to `unknown` what
-/// differs and is not known to.
+/// Runs the programs. Returns what a report has of it. Adds what went wrong to `problems`, and to `unknown`
+/// what differs and is not known to.
 pub(crate) fn run(
     gpu: &mut dyn Gpu,
     (on, out): (&str, &Path),
