@@ -1,7 +1,7 @@
 //! Compiled kernels of our own, run as `record --cubin` runs them: they store what an H200 stored.
 //!
-//! `flow1` to `flow3` are kernels of random control flow: `cargo xtask sass source --seed 1` to 3, compiled by
-//! `nvcc -arch=sm_90 -cubin` of CUDA 13.5.
+//! `flow1` to `flow3` are kernels of random control flow: `cargo xtask sass source --seed 1` to 3, compiled
+//! by `nvcc -arch=sm_90 -cubin` of CUDA 13.5.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! What an H200 gave for 200 programs of 400 instances, an H100 for 37 more with loads, stores and atomics among
-//! them, and an H200 for 22 with generic addresses: the software GPU gives the same, but for what
+//! What an H200 gave for 200 programs of 400 instances, an H100 for 37 more with loads, stores and atomics
+//! among them, and an H200 for 22 with generic addresses: the software GPU gives the same, but for what
 //! `differences.tsv` names.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
