@@ -92,6 +92,7 @@ fn table(gpu: &mut dyn Gpu, size: Size, times: usize, failed: &mut Vec<String>) 
 
 fn row(measured: &Measured) -> Value {
     let middle = median(&measured.on_gpu);
+    let yard = |yards: &Option<[Duration; 2]>| yards.map(|yards| yards.map(micros));
     json!({
         "init_us": micros(measured.init),
         "to_device_us": micros(measured.to_device),
@@ -100,6 +101,8 @@ fn row(measured: &Measured) -> Value {
         "close_us": micros(measured.close),
         "gpu_us": (middle > Duration::ZERO).then(|| micros(middle)),
         "all_gpu_us": measured.on_gpu.iter().copied().map(micros).collect::<Vec<_>>(),
+        "yards_us": measured.yards.iter().map(yard).collect::<Vec<_>>(),
+        "left_out": measured.left_out,
         "launches": measured.launches,
     })
 }

@@ -20,8 +20,8 @@ const PROGRAMS: &[&str] = &["smi", "cuda"];
 
 /// The papers' table in a guest alone, with what single operations take, and in several at once; on a card,
 /// and in small sizes on the software GPU.
-const ALONE: &str = "cuda:checks=table-full,latencies,copies,touch";
-const SMALL_ALONE: &str = "cuda:checks=table,latencies,touch";
+const ALONE: &str = "cuda:checks=table-full,latencies,copies,touch,crowd";
+const SMALL_ALONE: &str = "cuda:checks=table,latencies-small,touch";
 const CROWD: &str = "cuda:checks=crowd";
 const SMALL_CROWD: &str = "cuda:checks=crowd-small";
 

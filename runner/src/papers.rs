@@ -4,6 +4,7 @@
 //! each program is added up over slots of the GPU's clock in which all of them were busy with it.
 
 mod page;
+mod yard;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,6 +71,7 @@ impl Papers {
             && let [guest] = result.guests.as_slice()
         {
             self.alone = checks(guest);
+            self.crowds.insert(1, vec![slots(&self.alone)]);
             self.doorbell_us = guest.tenant.as_ref().map(|tenant| tenant.doorbell_ns.p50 as f64 / 1e3);
         } else if result.name.starts_with(CROWD) {
             let slots = result.guests.iter().map(|guest| slots(&checks(guest))).collect();
@@ -98,13 +100,19 @@ impl Papers {
         middle(self.native.iter().filter_map(of).collect())
     }
 
-    fn native_us(&self, program: &str) -> Option<f64> {
-        self.native_number(|report| report.get("table")?.get(program)?.get("gpu_us")?.as_f64())
+    /// What a check of the guest that was alone found, in whichever size.
+    fn check(&self, name: &str) -> Option<&Value> {
+        let sizes = [name.to_owned(), format!("{name}-small"), format!("{name}-full")];
+        sizes.iter().find_map(|name| self.alone.get(name))
     }
 
-    /// The guest's table, in whichever size.
     fn rows(&self) -> Option<&Map<String, Value>> {
-        ["table-full", "table"].iter().find_map(|check| self.alone.get(*check)?.get("table")?.as_object())
+        self.check("table")?.get("table")?.as_object()
+    }
+
+    /// Rows of a program of native clients.
+    fn native_rows(&self, program: &str) -> Vec<&Value> {
+        self.native.iter().filter_map(|report| report.get("table")?.get(program)).collect()
     }
 
     fn table(&self) -> Value {
@@ -114,16 +122,27 @@ impl Papers {
             let rows = report.get("table").and_then(Value::as_object);
             names.extend(rows.into_iter().flatten().map(|(name, _)| name.as_str()));
         }
+        let best = yard::best(
+            self.native
+                .iter()
+                .filter_map(|report| report.get("table"))
+                .chain(self.check("table").and_then(|check| check.get("table"))),
+        );
         let row = |name: &str| {
-            let (row, native) = (self.rows().and_then(|rows| rows.get(name)), self.native_us(name));
-            let guest = row.and_then(|row| row.get("gpu_us")?.as_f64());
-            let together = |count| self.together(count, name).zip(native).map(|(rate, us)| rate * us);
+            let row = self.rows().and_then(|rows| rows.get(name));
+            let native = yard::steady(&self.native_rows(name), best);
+            let guest = yard::steady(&row.into_iter().collect::<Vec<_>>(), best);
+            let together = |count| self.together(count, name).zip(native.us).map(|(rate, us)| rate * us);
+            let ratio = native.us.zip(guest.us).filter(|(_, guest)| *guest > 0.0);
             json!({
-                "native_ms": native.map(|us| round(us / 1e3)),
-                "guest_ms": guest.map(|us| round(us / 1e3)),
-                "one": native.zip(guest).filter(|(_, guest)| *guest > 0.0).map(|(native, guest)| round(native / guest)),
+                "native_ms": native.us.map(|us| round(us / 1e3)),
+                "guest_ms": guest.us.map(|us| round(us / 1e3)),
+                "one": ratio.map(|(native, guest)| round(native / guest)),
+                "one_in_slots": together(1).map(round),
                 "two": together(2).map(round),
                 "four": together(4).map(round),
+                "left_out": { "native": native.left_out, "guest": guest.left_out },
+                "why_none": native.why_none("native").or(guest.why_none("guest")),
                 "phases": row,
             })
         };
@@ -148,7 +167,7 @@ impl Papers {
         let native = |name: &'static str| {
             self.native_number(move |report| report.get("launches")?.get(name)?.as_f64())
         };
-        let guest = |name: &str| self.alone.get("latencies")?.get(name)?.as_f64();
+        let guest = |name: &str| self.check("latencies")?.get(name)?.as_f64();
         json!({
             "native_until_written": native("until_written_us"),
             "guest_until_written": guest("until_written_us"),
@@ -263,10 +282,14 @@ fn middle(mut numbers: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
+    fn row(us: f64) -> Value {
+        json!({ "all_gpu_us": [us], "yards_us": [[5000.0, 5010.0]], "left_out": 0 })
+    }
+
     fn native(lud: f64, nop: f64) -> Value {
         json!({
             "failed": [],
-            "table": { "LUD": { "gpu_us": lud }, "NOP": { "gpu_us": nop } },
+            "table": { "LUD": row(lud), "NOP": row(nop) },
             "launches": { "until_written_us": 5.0 },
             "copies": [
                 { "route": "inside", "bytes": 16 << 20, "engine": 0, "gpu_us": 20.0 },
@@ -280,7 +303,7 @@ mod tests {
         assert_eq!(papers.native("before", native(2000.0, 2.0)), Vec::<String>::new());
         assert_eq!(papers.native("after", native(2200.0, 2.0)), Vec::<String>::new());
         let alone = json!({
-            "table-full": { "table": { "LUD": { "gpu_us": 2625.0 }, "NOP": { "gpu_us": 4.0 } } },
+            "table-full": { "table": { "LUD": row(2625.0), "NOP": row(4.0) } },
             "copies": { "copies": [{ "route": "inside", "bytes": 16 << 20, "gpu_us": 12.5 }] },
         });
         papers.alone = alone.as_object().cloned().unwrap();
@@ -301,6 +324,22 @@ mod tests {
         // What takes no millisecond is not judged.
         let missed = papers.missed();
         assert!(missed.len() == 2 && missed[0].starts_with("LUD: 0.8") && missed[1].contains("inside"));
+    }
+
+    #[test]
+    fn nothing_is_compared_where_clocks_were_down_and_it_is_said() {
+        let mut papers = papers();
+        let slow = json!({ "all_gpu_us": [9000.0], "yards_us": [[29000.0, 29000.0]], "left_out": 3 });
+        let alone = json!({ "table-full": { "table": { "LUD": slow, "NOP": row(2.0) } } });
+        papers.alone = alone.as_object().cloned().unwrap();
+        let row = &papers.table()["LUD"];
+        assert_eq!(
+            (&row["one"], &row["guest_ms"], &row["native_ms"]),
+            (&Value::Null, &Value::Null, &json!(2.1))
+        );
+        assert_eq!(row["left_out"], json!({ "native": 0, "guest": 4 }));
+        assert!(row["why_none"].as_str().is_some_and(|why| why.starts_with("guest: the GPU's clocks")));
+        assert_eq!(papers.table()["NOP"]["why_none"], Value::Null);
     }
 
     #[test]

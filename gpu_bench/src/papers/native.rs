@@ -17,7 +17,7 @@ use gpuvmk_gpu::rm::raw::{
     open_kernel, vram_params,
 };
 use gpuvmk_kernels::launch;
-use gpuvmk_papers::{Area, Direction, Gpu, Launch};
+use gpuvmk_papers::{Area, Clocks, Direction, Gpu, Launch, Took, YARD_BYTES, yard};
 use gpuvmk_pci::mapping::Mapping;
 
 use super::code::{Code, METHODS_OF_LAUNCH, Pushed};
@@ -30,10 +30,12 @@ const STAMPS: u64 = STAGING;
 pub(super) const DATA: u64 = STAGING + MIB;
 const ROOM: u64 = MIB + PINNED;
 
-/// Video memory: code, then what launches need, then the programs' memory.
+/// Video memory: code, then what launches need, then what yardsticks write, then the programs' memory.
 const VIDEO: u64 = 1024 * MIB;
 const LAUNCHES: u64 = VIDEO_VA + MIB;
-const MEMORY: u64 = VIDEO_VA + 4 * MIB;
+const YARD: u64 = VIDEO_VA + 4 * MIB;
+const MEMORY: u64 = VIDEO_VA + 6 * MIB;
+const _: () = assert!(YARD + YARD_BYTES as u64 <= MEMORY);
 
 /// Launches in one piece of the ring's commands, which has room for 256 words.
 const LAUNCHES_OF_PIECE: usize = 200 / (2 * METHODS_OF_LAUNCH);
@@ -53,6 +55,7 @@ pub(crate) struct NativeGpu {
     code: Code,
     /// What of [`MEMORY`] is in use.
     used: u64,
+    clocks: Clocks,
     pub(crate) name: String,
     pub(crate) driver: String,
 }
@@ -61,10 +64,15 @@ fn outside(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!("pinned memory: {error}")
 }
 
-/// The time between two stamps.
-fn between(memory: &Mapping) -> Result<Duration> {
-    let stamp = |at: u64| memory.read_u64(at + 8).map_err(outside);
-    Ok(Duration::from_nanos(stamp(STAMPS + 16)?.saturating_sub(stamp(STAMPS)?)))
+/// Where a stamp lies.
+const fn stamp(number: u64) -> u64 {
+    STAMPS + 16 * number
+}
+
+/// The time from a stamp to the next.
+fn after(memory: &Mapping, number: u64) -> Result<Duration> {
+    let time = |number| memory.read_u64(stamp(number) + 8).map_err(outside);
+    Ok(Duration::from_nanos(time(number + 1)?.saturating_sub(time(number)?)))
 }
 
 impl NativeGpu {
@@ -88,8 +96,10 @@ impl NativeGpu {
         let driver = paths.driver().version().unwrap_or_default().to_owned();
         let code = Code::read(VIDEO_VA)?;
         let name = facts.name;
+        let clocks = Clocks::default();
+        let used = 0;
         let mut gpu =
-            Self { device, chip, doorbell, table, compute, copier, video, code, used: 0, name, driver };
+            Self { device, chip, doorbell, table, compute, copier, video, code, used, clocks, name, driver };
         let bytes = gpu.code.bytes();
         ensure!(bytes.len() as u64 <= LAUNCHES - VIDEO_VA, "{} bytes of code are too many", bytes.len());
         gpu.upload(VIDEO_VA, &bytes)?;
@@ -126,25 +136,39 @@ impl NativeGpu {
     /// Puts what launches need into video memory; the methods that launch them, one after the other.
     pub(super) fn prepare(&mut self, launches: &[Launch]) -> Result<Vec<(u16, u32)>> {
         let Pushed { bytes, methods } = self.code.launches(launches, LAUNCHES)?;
-        ensure!(bytes.len() as u64 <= MEMORY - LAUNCHES, "{} launches are too many", launches.len());
+        ensure!(bytes.len() as u64 <= YARD - LAUNCHES, "{} launches are too many", launches.len());
         self.upload(LAUNCHES, &bytes)?;
         Ok(methods)
     }
 
-    /// Runs methods that were prepared; by the GPU's clock, and by ours from the doorbell on.
-    pub(super) fn execute(&mut self, methods: &[(u16, u32)]) -> Result<(Duration, Duration)> {
-        let [first, last] = [STAMPS, STAMPS + 16].map(|at| self.compute.system_va(at));
-        let mut commands = Commands::default();
-        commands.compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]);
-        commands.release_with_time(first, 1);
+    /// Queues methods that were prepared.
+    fn enqueue(&mut self, methods: &[(u16, u32)]) -> Result<()> {
         for piece in methods.chunks(LAUNCHES_OF_PIECE * METHODS_OF_LAUNCH) {
-            commands.compute(piece);
-            self.compute.enqueue(&commands)?;
-            commands = Commands::default();
+            self.compute.enqueue(Commands::default().compute(piece))?;
         }
-        commands.release_with_time(last, 1);
-        let wall = self.compute.run(&mut commands)?;
-        Ok((between(self.compute.system())?, wall))
+        Ok(())
+    }
+
+    /// Runs launches behind yardsticks that get the GPU's clocks up, and between two that are timed.
+    pub(super) fn execute(&mut self, launches: &[Launch]) -> Result<Took> {
+        let warm = self.clocks.before();
+        let all: Vec<Launch> = std::iter::once(yard(YARD)).chain(launches.iter().cloned()).collect();
+        let methods = self.prepare(&all)?;
+        let (yard, programs) = methods.split_at(METHODS_OF_LAUNCH.min(methods.len()));
+        self.compute.enqueue(Commands::default().compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]))?;
+        self.enqueue(&yard.repeat(warm))?;
+        for (number, methods) in [yard, programs, yard].into_iter().enumerate() {
+            let at = self.compute.system_va(stamp(number as u64));
+            self.compute.enqueue(Commands::default().release_with_time(at, 1))?;
+            self.enqueue(methods)?;
+        }
+        let last = self.compute.system_va(stamp(3));
+        let wall = self.compute.run(Commands::default().release_with_time(last, 1))?;
+        let memory = self.compute.system();
+        let yards = [after(memory, 0)?, after(memory, 2)?];
+        let gpu = after(memory, 1)?;
+        let is_up = self.clocks.saw(yards);
+        Ok(Took { gpu, wall, yards: Some((yards, is_up)) })
     }
 
     /// Copies on a worker's engine so many times; the GPU's time for one, and ours.
@@ -154,7 +178,7 @@ impl NativeGpu {
         bytes: u32,
         times: u32,
     ) -> Result<(Duration, Duration)> {
-        let [first, last] = [STAMPS, STAMPS + 16].map(|at| worker.system_va(at));
+        let [first, last] = [stamp(0), stamp(1)].map(|at| worker.system_va(at));
         let mut commands = Commands::default();
         commands.release_with_time(first, 1);
         for _ in 0..times {
@@ -162,7 +186,7 @@ impl NativeGpu {
         }
         commands.release_with_time(last, 1);
         let wall = worker.run(&mut commands)?;
-        Ok((between(worker.system())? / times.max(1), wall / times.max(1)))
+        Ok((after(worker.system(), 0)? / times.max(1), wall / times.max(1)))
     }
 }
 
@@ -191,11 +215,14 @@ impl Gpu for NativeGpu {
     }
 
     fn run(&mut self, launches: &[Launch]) -> Result<(Duration, Duration)> {
+        let took = self.timed(launches)?;
+        Ok((took.gpu, took.wall))
+    }
+
+    fn timed(&mut self, launches: &[Launch]) -> Result<Took> {
         let start = Instant::now();
-        let methods = self.prepare(launches)?;
-        let prepared = start.elapsed();
-        let (gpu, wall) = self.execute(&methods)?;
-        Ok((gpu, prepared + wall))
+        let took = self.execute(launches)?;
+        Ok(Took { wall: start.elapsed(), ..took })
     }
 
     fn transfer(&mut self, area: Area, direction: Direction) -> Result<(Duration, Duration)> {

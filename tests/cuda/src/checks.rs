@@ -25,7 +25,7 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 30] = [
+const CHECKS: [(&str, Check); 31] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -54,6 +54,7 @@ const CHECKS: [(&str, Check); 30] = [
     ("crowd", crowd::full),
     ("crowd-small", crowd::small),
     ("latencies", latencies::launches),
+    ("latencies-small", latencies::small_launches),
     ("copies", latencies::copies),
     ("touch", latencies::touch),
 ];
@@ -64,7 +65,7 @@ const FAULT: &str = "fault";
 const BUSY: &str = "busy";
 
 /// Those that are no part of all: the last ones are for others who count what they cost, or measure.
-const APART: [&str; 11] = [
+const APART: [&str; 12] = [
     FAULT,
     BUSY,
     "allocations",
@@ -74,6 +75,7 @@ const APART: [&str; 11] = [
     "crowd",
     "crowd-small",
     "latencies",
+    "latencies-small",
     "copies",
     "touch",
 ];

@@ -3,6 +3,7 @@
 //! A guest whose processors are translated takes longer to launch a kernel than many a kernel runs. So that
 //! this is not taken for the GPU's time, work waits behind a kernel until all of it is in the queue.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use gpuvmk_papers::{Area, CUBIN, Direction, Gpu, Launch};
+use gpuvmk_papers::{Area, CUBIN, Clocks, Direction, Gpu, Launch, Took, YARD_BYTES, yard};
 
 use crate::driver::{Context, DeviceMemory, Event, Module, PinnedMemory, Shape, Stream};
 
@@ -23,6 +24,8 @@ pub const MOST_NODES: usize = 16;
 /// Whether work waits until all of it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
+    /// It does, behind work that gets a card's clocks up: times are the GPU's.
+    Card,
     /// It does: times are the GPU's.
     Gpu,
     /// It does not: nobody asks for times.
@@ -36,7 +39,11 @@ pub struct CudaGpu {
     module: Module,
     pub stream: Stream,
     gate: PinnedMemory,
-    events: [Event; 2],
+    /// Before and after each of a yardstick, what is timed, and a yardstick.
+    events: [Event; 4],
+    /// What yardsticks write.
+    yard: DeviceMemory,
+    clocks: RefCell<Clocks>,
     memory: BTreeMap<u64, DeviceMemory>,
     pinned: Option<PinnedMemory>,
     clock: Clock,
@@ -45,12 +52,15 @@ pub struct CudaGpu {
 impl CudaGpu {
     /// Loads the code.
     pub fn new(context: &Rc<Context>, clock: Clock) -> Result<Self> {
+        let event = || Event::create(context, false);
         Ok(Self {
             context: Rc::clone(context),
             module: Module::load_code(context, CUBIN)?,
             stream: Stream::create(context)?,
             gate: PinnedMemory::allocate(context, 4096)?,
-            events: [Event::create(context, false)?, Event::create(context, false)?],
+            events: [event()?, event()?, event()?, event()?],
+            yard: DeviceMemory::allocate(context, YARD_BYTES)?,
+            clocks: RefCell::default(),
             memory: BTreeMap::new(),
             pinned: None,
             clock,
@@ -68,8 +78,9 @@ impl CudaGpu {
     }
 
     /// How long the GPU takes for what this puts into the stream, none of which begins before all is there;
-    /// and how long it is by our clock until all has ended.
-    pub fn timed(&self, put: impl FnOnce(&Stream) -> Result<()>) -> Result<(Duration, Duration)> {
+    /// and how long it is by our clock until all has ended. On a card, yardsticks before it get clocks up,
+    /// the gate opens behind them, and one more is timed directly before and after.
+    pub fn timed(&self, put: impl FnOnce(&Stream) -> Result<()>) -> Result<Took> {
         self.gate.first().store(0, Ordering::SeqCst);
         let patience = u32::try_from(PATIENCE.as_nanos())?;
         let gate = Launch {
@@ -78,21 +89,37 @@ impl CudaGpu {
             block: [1; 3],
             arguments: vec![self.gate.address(), patience.into()],
         };
+        let yard = (self.clock == Clock::Card).then(|| yard(self.yard.address()));
+        let yards = |count: usize| yard.iter().cycle().take(if yard.is_some() { count } else { 0 });
+        let yards = |count: usize| yards(count).cloned().collect::<Vec<_>>();
+        let [begin, before, after, end] = &self.events;
+        let stream = &self.stream;
+        let warm = yards(self.clocks.borrow().before());
         let start = Instant::now();
-        let [before, after] = &self.events;
-        let queued = self.launch(&[gate], &self.stream).and_then(|()| {
-            before.record(&self.stream)?;
-            put(&self.stream)?;
-            after.record(&self.stream)
-        });
+        let queued = (|| {
+            self.launch(&warm, stream)?;
+            self.launch(&[gate], stream)?;
+            begin.record(stream)?;
+            self.launch(&yards(1), stream)?;
+            before.record(stream)?;
+            put(stream)?;
+            after.record(stream)?;
+            self.launch(&yards(1), stream)?;
+            end.record(stream)
+        })();
         let took = start.elapsed();
         self.gate.first().store(1, Ordering::SeqCst);
         let start = Instant::now();
-        self.stream.synchronize()?;
+        stream.synchronize()?;
         queued?;
         ensure!(took < PATIENCE, "work began before all of it was there, after {} ms", took.as_millis());
-        let time = f64::from(after.since(before)?) / 1e3;
-        Ok((Duration::from_secs_f64(time.max(0.0)), start.elapsed()))
+        let time = |from: &Event, to: &Event| -> Result<Duration> {
+            Ok(Duration::from_secs_f64((f64::from(to.since(from)?) / 1e3).max(0.0)))
+        };
+        let wall = start.elapsed();
+        let yards = [time(begin, before)?, time(after, end)?];
+        let yards = yard.map(|_| (yards, self.clocks.borrow_mut().saw(yards)));
+        Ok(Took { gpu: time(before, after)?, wall, yards })
     }
 
     fn memory(&self, area: Area) -> Result<(&DeviceMemory, usize)> {
@@ -130,12 +157,16 @@ impl Gpu for CudaGpu {
         let start = Instant::now();
         self.launch(launches, &self.stream)?;
         self.stream.synchronize()?;
-        let wall = start.elapsed();
+        Ok((Duration::ZERO, start.elapsed()))
+    }
+
+    fn timed(&mut self, launches: &[Launch]) -> Result<Took> {
+        let (gpu, wall) = self.run(launches)?;
         if self.clock == Clock::None {
-            return Ok((Duration::ZERO, wall));
+            return Ok(Took { gpu, wall, yards: None });
         }
-        let (gpu, _) = self.timed(|stream| self.launch(launches, stream))?;
-        Ok((gpu, wall))
+        let took = Self::timed(self, |stream| self.launch(launches, stream))?;
+        Ok(Took { wall, ..took })
     }
 
     fn transfer(&mut self, area: Area, direction: Direction) -> Result<(Duration, Duration)> {
@@ -159,7 +190,7 @@ impl Gpu for CudaGpu {
         let wall = start.elapsed();
         let gpu = match self.clock {
             Clock::None => Duration::ZERO,
-            Clock::Gpu => self.timed(|_| copy(direction))?.0,
+            Clock::Gpu | Clock::Card => Self::timed(self, |_| copy(direction))?.gpu,
         };
         self.pinned = Some(pinned);
         Ok((gpu, wall))

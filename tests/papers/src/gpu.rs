@@ -44,6 +44,17 @@ pub enum Direction {
     FromDevice,
 }
 
+/// How long launches took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Took {
+    /// By the GPU's own clock.
+    pub gpu: Duration,
+    /// By the processor's, from the first launch to the end of the last.
+    pub wall: Duration,
+    /// What yardsticks directly before and after took by the GPU's clock, and whether its clocks were up.
+    pub yards: Option<([Duration; 2], bool)>,
+}
+
 /// A GPU that programs run on.
 pub trait Gpu {
     /// Memory, whose contents are not known.
@@ -70,6 +81,15 @@ pub trait Gpu {
     /// # Errors
     /// There is no such kernel, or one failed.
     fn run(&mut self, launches: &[Launch]) -> Result<(Duration, Duration)>;
+
+    /// The same with the GPU's clocks up, where it has such.
+    ///
+    /// # Errors
+    /// As [`Gpu::run`].
+    fn timed(&mut self, launches: &[Launch]) -> Result<Took> {
+        let (gpu, wall) = self.run(launches)?;
+        Ok(Took { gpu, wall, yards: None })
+    }
 
     /// Copies by an engine between an area and pinned memory of as many bytes, which this keeps; by both
     /// clocks.

@@ -14,13 +14,15 @@ mod programs;
 pub mod reference;
 #[cfg(feature = "soft")]
 mod soft;
+mod yard;
 
-pub use gpu::{Area, Direction, Gpu, Launch};
+pub use gpu::{Area, Direction, Gpu, Launch, Took};
 pub use job::{Check, Job, Part, Room, Step, Value};
 pub use measure::{Measured, Prepared, measure, median};
 pub use programs::{PROGRAMS, Program, Size, find};
 #[cfg(feature = "soft")]
 pub use soft::SoftGpu;
+pub use yard::{Clocks, YARD_BYTES, yard};
 
 /// Machine code for SM 9.0, of `kernels/papers.cu`.
 pub const CUBIN: &[u8] = include_bytes!("../kernels/papers.cubin");

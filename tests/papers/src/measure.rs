@@ -23,6 +23,10 @@ pub struct Measured {
     /// What its kernels took (or copies by an engine, where it has no kernels), by the GPU's clock, once for
     /// each repetition.
     pub on_gpu: Vec<Duration>,
+    /// What yardsticks directly before and after each repetition took by the same clock.
+    pub yards: Vec<Option<[Duration; 2]>>,
+    /// Repetitions more that were left out, since the GPU's clocks were not up.
+    pub left_out: usize,
     /// Launches of a repetition.
     pub launches: usize,
     /// Bytes that were copied to the device and back.
@@ -79,6 +83,9 @@ impl Prepared {
     }
 }
 
+/// Repetitions that may be left out for each that counts.
+const MOST_LEFT_OUT: usize = 2;
+
 /// Runs a job, its kernels several times, and compares what comes back.
 ///
 /// # Errors
@@ -86,11 +93,20 @@ impl Prepared {
 pub fn measure(gpu: &mut dyn Gpu, job: &Job, times: usize) -> Result<Measured> {
     ensure!(times > 0, "nothing is to be run");
     let prepared = Prepared::new(gpu, job)?;
-    let (mut on_gpu, mut launch) = (Vec::new(), Vec::new());
-    for _ in 0..times {
+    let (mut on_gpu, mut launch, mut yards) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left_out = 0;
+    while on_gpu.len() < times && left_out < MOST_LEFT_OUT * times {
         let mut took = (Duration::ZERO, Duration::ZERO);
+        let mut yard = None;
         if !prepared.launches.is_empty() {
-            took = gpu.run(&prepared.launches).context("kernels")?;
+            let timed = gpu.timed(&prepared.launches).context("kernels")?;
+            launch.push(timed.wall);
+            if timed.yards.is_some_and(|(_, is_up)| !is_up) {
+                left_out += 1;
+                continue;
+            }
+            took.0 = timed.gpu;
+            yard = timed.yards.map(|(yards, _)| yards);
         }
         for (room, direction) in &job.transfers {
             let area = prepared.areas.get(*room).context("There is no such room")?;
@@ -98,7 +114,10 @@ pub fn measure(gpu: &mut dyn Gpu, job: &Job, times: usize) -> Result<Measured> {
             took = (took.0 + gpus, took.1 + mine);
         }
         on_gpu.push(took.0);
-        launch.push(took.1);
+        yards.push(yard);
+        if prepared.launches.is_empty() {
+            launch.push(took.1);
+        }
     }
     let from_device = prepared.check(gpu, job)?;
     let start = Instant::now();
@@ -119,6 +138,8 @@ pub fn measure(gpu: &mut dyn Gpu, job: &Job, times: usize) -> Result<Measured> {
         from_device,
         close: start.elapsed(),
         on_gpu,
+        yards,
+        left_out,
         launches: prepared.launches.len(),
         copied: (inputs + moved(Direction::ToDevice), outputs + moved(Direction::FromDevice)),
     })

@@ -2,7 +2,8 @@
 //! which all guests of a card share. Who adds up what all did in the same slot knows what they got together.
 //!
 //! Slot by slot it is another program's turn, by the slot's number. Kernels of a round are launched as
-//! graphs, and several rounds are queued, so that a slow processor keeps the GPU busy.
+//! graphs, rounds come in batches of some milliseconds, and several batches are queued, so that a slow
+//! processor keeps the GPU busy, and that the stamp and the event behind each batch cost next to nothing.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,8 +27,12 @@ const TO: u64 = 950_000_000;
 const LAST: Duration = Duration::from_millis(970);
 /// Turns of each program.
 const TURNS: usize = 3;
-/// Rounds that are queued at most.
+/// Batches that are queued at most.
 const QUEUED: usize = 4;
+/// Batches that take less have twice as many rounds from then on, and half as many where they take more.
+const SHORT: Duration = Duration::from_millis(5);
+const LONG: Duration = Duration::from_millis(12);
+const MOST_ROUNDS: u64 = 64;
 /// Stamps of a slot that are kept.
 const STAMPS: usize = 8192;
 
@@ -61,7 +66,8 @@ fn crowd(context: &Rc<Context>, size: Size) -> Result<Figures> {
         block: [1; 3],
         arguments: vec![stamps.address, count.address, u64::try_from(STAMPS)?],
     };
-    let programs = prepare(context, &mut gpu, (size, &stamp))?;
+    let programs = prepare(context, &mut gpu, size)?;
+    let stamp_graph = graph(context, &gpu, std::slice::from_ref(&stamp))?;
     let clock = Clocks::compare(&mut gpu, &stamp, (stamps, count))?;
     let first = clock.now() / SLOT + 1;
     let mut slots = Vec::new();
@@ -71,8 +77,10 @@ fn crowd(context: &Rc<Context>, size: Size) -> Result<Figures> {
         gpu.write(count, &[0; 4])?;
         gpu.stream.synchronize()?;
         clock.wait(number * SLOT);
-        keep_busy(context, &gpu.stream, &ready.graphs, Instant::now() + LAST)?;
+        let graphs = (ready.graphs.as_slice(), &stamp_graph);
+        let rounds = keep_busy(context, &gpu.stream, graphs, Instant::now() + LAST)?;
         let ended = stamps_of(&mut gpu, (stamps, count))?;
+        let ended: Vec<(u64, u64)> = ended.into_iter().zip(rounds).collect();
         slots.push(slot(ready.program.name, number, &ended));
     }
     for ready in &programs {
@@ -88,9 +96,13 @@ fn crowd(context: &Rc<Context>, size: Size) -> Result<Figures> {
     Ok(Figures::from_iter([("slots".to_owned(), slots.into())]))
 }
 
+fn graph(context: &Rc<Context>, gpu: &CudaGpu, launches: &[Launch]) -> Result<Graph> {
+    Graph::take_down(context, &gpu.stream, || gpu.launch(launches, &gpu.stream))
+}
+
 /// Memory and graphs of all programs that launch enough to be measured. What launches fill lies at the same
 /// place for all programs: each fills it anew.
-fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, (size, stamp): (Size, &Launch)) -> Result<Vec<Ready>> {
+fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, size: Size) -> Result<Vec<Ready>> {
     let jobs: Vec<_> = PROGRAMS.iter().map(|program| (program, program.job(size))).collect();
     let jobs: Vec<_> =
         jobs.into_iter().filter(|(_, job)| !job.rooms.is_empty() && !job.steps.is_empty()).collect();
@@ -117,28 +129,46 @@ fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, (size, stamp): (Size, &Laun
             });
         }
         let launches = job.launches(&areas)?;
-        let round: Vec<Launch> = launches.iter().chain([stamp]).cloned().collect();
-        let piece =
-            |piece: &[Launch]| Graph::take_down(context, &gpu.stream, || gpu.launch(piece, &gpu.stream));
-        let graphs = round.chunks(MOST_NODES).map(piece).collect::<Result<Vec<_>>>()?;
+        let pieces = launches.chunks(MOST_NODES);
+        let graphs = pieces.map(|piece| graph(context, gpu, piece)).collect::<Result<Vec<_>>>()?;
         programs.push(Ready { program, job, areas, launches, graphs });
     }
     Ok(programs)
 }
 
-/// Launches rounds until then, and waits for all.
-fn keep_busy(context: &Rc<Context>, stream: &Stream, graphs: &[Graph], until: Instant) -> Result<()> {
+/// Launches batches of rounds until then, with a stamp behind each, and waits for all. How many rounds are
+/// before each stamp.
+fn keep_busy(
+    context: &Rc<Context>,
+    stream: &Stream,
+    (round, stamp): (&[Graph], &Graph),
+    until: Instant,
+) -> Result<Vec<u64>> {
     let mut queued: VecDeque<Event> = VecDeque::new();
     let mut spare = Vec::new();
+    let (mut done, mut batch, mut stamped) = (0, 1_u64, Vec::new());
+    let mut last = Instant::now();
     while Instant::now() < until {
         if queued.len() >= QUEUED
             && let Some(oldest) = queued.pop_front()
         {
             oldest.synchronize()?;
             spare.push(oldest);
+            let took = last.elapsed();
+            last = Instant::now();
+            if took < SHORT {
+                batch = (batch * 2).min(MOST_ROUNDS);
+            } else if took > LONG {
+                batch = (batch / 2).max(1);
+            }
             continue;
         }
-        graphs.iter().try_for_each(|graph| graph.launch_in(stream))?;
+        for _ in 0..batch {
+            round.iter().try_for_each(|graph| graph.launch_in(stream))?;
+        }
+        done += batch;
+        stamp.launch_in(stream)?;
+        stamped.push(done);
         let event = match spare.pop() {
             Some(event) => event,
             None => Event::create(context, false)?,
@@ -146,10 +176,11 @@ fn keep_busy(context: &Rc<Context>, stream: &Stream, graphs: &[Graph], until: In
         event.record(stream)?;
         queued.push_back(event);
     }
-    stream.synchronize()
+    stream.synchronize()?;
+    Ok(stamped)
 }
 
-/// When rounds ended, by the GPU's clock.
+/// When batches ended, by the GPU's clock.
 fn stamps_of(gpu: &mut CudaGpu, (stamps, count): (Area, Area)) -> Result<Vec<u64>> {
     let count = words(&gpu.read(count)?).first().copied().unwrap_or(0);
     let count = usize::try_from(count)?.min(STAMPS);
@@ -157,18 +188,20 @@ fn stamps_of(gpu: &mut CudaGpu, (stamps, count): (Area, Area)) -> Result<Vec<u64
     Ok(bytes.as_chunks().0.iter().map(|stamp| u64::from_le_bytes(*stamp)).collect())
 }
 
-/// What is told of a slot: rounds from the first to the last end that counts, and when these were.
-fn slot(name: &str, number: u64, ended: &[u64]) -> Value {
+/// What is told of a slot, of ends of batches and how many rounds were before each: rounds from the first to
+/// the last end that counts, and when these were.
+fn slot(name: &str, number: u64, ended: &[(u64, u64)]) -> Value {
     let start = number * SLOT;
-    let counted = ended.iter().map(|end| end.saturating_sub(start)).filter(|end| (FROM..TO).contains(end));
-    let counted: Vec<u64> = counted.collect();
-    let us = |end: Option<&u64>| end.map(|end| end / 1000);
+    let mut counted = ended.iter().map(|(end, rounds)| (end.saturating_sub(start), *rounds));
+    let first = counted.find(|(end, _)| (FROM..TO).contains(end));
+    let last = counted.filter(|(end, _)| (FROM..TO).contains(end)).last().or(first);
+    let us = |end: Option<(u64, u64)>| end.map(|(end, _)| end / 1000);
     json!({
         "slot": number,
         "program": name,
-        "rounds": counted.len().saturating_sub(1),
-        "from_us": us(counted.first()),
-        "to_us": us(counted.last()),
+        "rounds": first.zip(last).map_or(0, |(first, last)| last.1 - first.1),
+        "from_us": us(first),
+        "to_us": us(last),
     })
 }
 
@@ -198,5 +231,21 @@ impl Clocks {
 
     fn wait(&self, until: u64) {
         sleep(Duration::from_nanos(until.saturating_sub(self.now())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_between_the_first_and_the_last_end_that_count_are_told() {
+        let at = |ms: u64, rounds| (5 * SLOT + ms * 1_000_000, rounds);
+        let found = slot("HS", 5, &[at(100, 2), at(160, 6), at(500, 22), at(940, 54), at(960, 56)]);
+        assert_eq!((&found["rounds"], &found["from_us"]), (&json!(48), &json!(160_000)));
+        assert_eq!(found["to_us"], json!(940_000));
+        let found = slot("HS", 5, &[at(160, 6)]);
+        assert_eq!((&found["rounds"], &found["from_us"]), (&json!(0), &found["to_us"]));
+        assert_eq!(slot("HS", 5, &[])["to_us"], Value::Null);
     }
 }

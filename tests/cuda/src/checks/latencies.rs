@@ -28,7 +28,16 @@ fn empty(count: usize) -> Vec<Launch> {
 
 /// Launches: one by one until the kernel has written, in a row, in several streams, and as a graph.
 pub fn launches(context: &Rc<Context>) -> Result<Figures> {
-    let gpu = CudaGpu::new(context, Clock::Gpu)?;
+    of_launches(context, Clock::Card)
+}
+
+/// The same on a software GPU, which has no clocks that go up.
+pub fn small_launches(context: &Rc<Context>) -> Result<Figures> {
+    of_launches(context, Clock::Gpu)
+}
+
+fn of_launches(context: &Rc<Context>, clock: Clock) -> Result<Figures> {
+    let gpu = CudaGpu::new(context, clock)?;
     let word = PinnedMemory::allocate(context, 4096)?;
     let (mut seen, mut calls) = (Vec::new(), Vec::new());
     for seed in 0..SINGLE {
@@ -48,7 +57,7 @@ pub fn launches(context: &Rc<Context>) -> Result<Figures> {
         gpu.stream.synchronize()?;
     }
     let row = empty(ROW);
-    let (on_gpu, _) = gpu.timed(|stream| gpu.launch(&row, stream)).context("in a row")?;
+    let on_gpu = gpu.timed(|stream| gpu.launch(&row, stream)).context("in a row")?.gpu;
     let start = Instant::now();
     gpu.launch(&row, &gpu.stream)?;
     gpu.stream.synchronize().context("in a row, at once")?;
@@ -69,7 +78,7 @@ pub fn launches(context: &Rc<Context>) -> Result<Figures> {
     graph.launch_in(&gpu.stream)?;
     gpu.stream.synchronize()?;
     let as_graph = start.elapsed();
-    let (graph_on_gpu, _) = gpu.timed(|stream| graph.launch_in(stream))?;
+    let graph_on_gpu = gpu.timed(|stream| graph.launch_in(stream))?.gpu;
     let each_of = |count: usize, time: Duration| micros(time / u32::try_from(count).unwrap_or(1));
     let each = |time: Duration| each_of(ROW, time);
     Ok(pairs(&[
@@ -96,7 +105,7 @@ const TIMES: usize = 5;
 
 /// Copies inside of the device, and of pinned memory both ways, by both clocks.
 pub fn copies(context: &Rc<Context>) -> Result<Figures> {
-    let gpu = CudaGpu::new(context, Clock::Gpu)?;
+    let gpu = CudaGpu::new(context, Clock::Card)?;
     let mut found = Vec::new();
     for size in SIZES {
         let [one, two] = [(); 2].map(|()| DeviceMemory::allocate(context, size));
@@ -115,8 +124,8 @@ pub fn copies(context: &Rc<Context>) -> Result<Figures> {
 fn timed(gpu: &CudaGpu, route: &str, size: usize, copy: impl Fn(&Stream) -> Result<()>) -> Result<Value> {
     let (mut on_gpu, mut alone) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
-        let (time, _) = gpu.timed(|stream| (0..COPIES).try_for_each(|_| copy(stream)))?;
-        on_gpu.push(time / COPIES);
+        let took = gpu.timed(|stream| (0..COPIES).try_for_each(|_| copy(stream)))?;
+        on_gpu.push(took.gpu / COPIES);
         let start = Instant::now();
         copy(&gpu.stream)?;
         gpu.stream.synchronize()?;

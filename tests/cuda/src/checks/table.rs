@@ -25,7 +25,7 @@ pub fn small(context: &Rc<Context>) -> Result<Figures> {
 
 /// Sizes for a card.
 pub fn full(context: &Rc<Context>) -> Result<Figures> {
-    all(context, Size::Full, Clock::Gpu, TIMES)
+    all(context, Size::Full, Clock::Card, TIMES)
 }
 
 fn all(context: &Rc<Context>, size: Size, clock: Clock, times: usize) -> Result<Figures> {
@@ -50,7 +50,8 @@ fn all(context: &Rc<Context>, size: Size, clock: Clock, times: usize) -> Result<
 }
 
 fn row(measured: &Measured, clock: Clock) -> Value {
-    let on_gpu = (clock == Clock::Gpu && median(&measured.on_gpu) > Duration::ZERO).then_some(());
+    let on_gpu = (clock != Clock::None && median(&measured.on_gpu) > Duration::ZERO).then_some(());
+    let yard = |yards: &Option<[Duration; 2]>| yards.map(|yards| yards.map(micros));
     json!({
         "init_us": micros(measured.init),
         "to_device_us": micros(measured.to_device),
@@ -59,6 +60,8 @@ fn row(measured: &Measured, clock: Clock) -> Value {
         "close_us": micros(measured.close),
         "gpu_us": on_gpu.map(|()| micros(median(&measured.on_gpu))),
         "all_gpu_us": on_gpu.map(|()| measured.on_gpu.iter().copied().map(micros).collect::<Vec<_>>()),
+        "yards_us": on_gpu.map(|()| measured.yards.iter().map(yard).collect::<Vec<_>>()),
+        "left_out": measured.left_out,
         "launches": measured.launches,
         "bytes": [measured.copied.0, measured.copied.1],
     })
