@@ -194,7 +194,7 @@ fn slot(name: &str, number: u64, ended: &[(u64, u64)]) -> Value {
     let start = number * SLOT;
     let mut counted = ended.iter().map(|(end, rounds)| (end.saturating_sub(start), *rounds));
     let first = counted.find(|(end, _)| (FROM..TO).contains(end));
-    let last = counted.filter(|(end, _)| (FROM..TO).contains(end)).last().or(first);
+    let last = counted.rfind(|(end, _)| (FROM..TO).contains(end)).or(first);
     let us = |end: Option<(u64, u64)>| end.map(|(end, _)| end / 1000);
     json!({
         "slot": number,
