@@ -34,6 +34,7 @@ mod types;
 mod vbios;
 mod version;
 mod vgpu;
+mod view;
 mod viewers;
 mod vm_gpu;
 mod vmm;
@@ -115,6 +116,8 @@ enum Command {
     Types(types::Args),
     /// Show versions.
     Version(version::Args),
+    /// Show what a VM's monitor shows, by a viewer that this machine has.
+    View(view::Args),
     /// Boot a VM on KVM with its GPU in the same process.
     Vmm(vmm::Args),
 }
@@ -177,6 +180,7 @@ pub fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Version(args) => version::run(&args),
+        Command::View(args) => view::run(&args),
         Command::Vmm(args) => vmm::run(&args),
     };
     match done {

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The socket that a VM's file names.
-fn socket_of(file: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn socket_of(file: &Path) -> anyhow::Result<PathBuf> {
     match VmFile::load(file)?.viewers() {
         Some(spec) => Ok(spec.path.clone()),
         None => bail!("{} has no [viewers] section, so nobody can look", file.display()),
