@@ -25,7 +25,7 @@ enum Says {
     Lost,
     /// That the order was carried out, and that standard output takes nothing.
     CarriedOut,
-    /// Nothing of it: it fails for another reason here, since it needs hardware or a terminal.
+    /// Nothing of it: it fails for another reason here, since it needs hardware, a terminal or a screen.
     Other,
 }
 use Says::{CarriedOut, Lost, Other};
@@ -67,6 +67,7 @@ const COMMANDS: &[(&[&str], Says)] = &[
     (&["controls"], Lost),
     (&["sched-sim", "scenarios/busy.toml"], Lost),
     (&["sched-sim", "scenarios/busy.toml", "--json"], Lost),
+    (&["screenshot", "vm1.toml", "vm1.png"], Other),
     (&["set", "vm1", "weight=200", "--gpu", "gpu0.toml"], CarriedOut),
     (&["set", "gpu", "policy=credit", "--gpu", "gpu0.toml", "--json"], CarriedOut),
     (&["show", "vm1", "--gpu", "gpu0.toml"], Lost),
@@ -88,6 +89,7 @@ const COMMANDS: &[(&[&str], Says)] = &[
     (&["types", "--gpu", "gpu0.toml", "--json"], Lost),
     (&["version"], Lost),
     (&["version", "--running", "--gpu", "gpu0.toml", "--json"], Lost),
+    (&["view", "vm1.toml", "--how"], Other),
 ];
 
 /// Those that print nothing there themselves: a demonstration, measurements and shaders are other programs',
