@@ -66,6 +66,9 @@ pub struct Worker {
     system_object: Handle,
     system: Arc<Mapping>,
     put: u32,
+    /// Pieces of commands that were put on the ring. Their slots go round apart from the ring's entries,
+    /// whose number is no multiple of theirs: a slot is used again after all others.
+    pieces: u64,
     sequence: u32,
     /// Pieces that are being cleared, one at each place.
     jobs: Vec<Option<Job>>,
@@ -152,6 +155,7 @@ impl Worker {
             system_object,
             system: Arc::new(system),
             put: 0,
+            pieces: 0,
             sequence: 0,
             jobs: vec![None; usize::try_from(staging / SCRUB_PIECE).unwrap_or(0).min(PLACES)],
             progress: Instant::now(),
@@ -295,7 +299,7 @@ impl Worker {
     /// # Errors
     /// They are too many.
     pub fn enqueue(&mut self, commands: &Commands) -> Result<(), GpuError> {
-        let slot = u64::from(self.put) % COMMAND_SLOTS;
+        let slot = self.pieces % COMMAND_SLOTS;
         let at = COMMANDS.saturating_add(slot.saturating_mul(COMMAND_SLOT));
         let words = commands.words();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -309,6 +313,7 @@ impl Worker {
             .write_u64(RING.saturating_add(u64::from(self.put).saturating_mul(8)), entry)
             .map_err(internal)?;
         self.put = self.put.wrapping_add(1) % ENTRIES;
+        self.pieces = self.pieces.wrapping_add(1);
         Ok(())
     }
 
