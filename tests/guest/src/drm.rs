@@ -5,12 +5,14 @@ mod buffer;
 mod channel;
 mod device;
 mod exec;
+mod modeset;
 mod syncobj;
 
 pub use buffer::{Buffer, Place, Question, errno};
 pub use channel::Channel;
 pub use device::{Device, render_nodes};
 pub use exec::{Bound, Mapped, UserSpace};
+pub use modeset::Screen;
 pub use syncobj::Syncobj;
 
 /// Bytes as the ioctls count them, for a size of this 64-bit program.

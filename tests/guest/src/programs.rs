@@ -15,6 +15,7 @@ mod compute;
 mod contend;
 mod copies;
 mod debian;
+mod display;
 pub mod evict;
 mod exec;
 mod fence;
@@ -50,7 +51,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 38] = [
+const PROGRAMS: [(&str, Program); 39] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -63,6 +64,7 @@ const PROGRAMS: [(&str, Program); 38] = [
     ("hang", hang::run),
     ("bar1", bar1::run),
     ("exec", exec::run),
+    ("display", display::run),
     ("fill", upload::fill),
     ("i2m", upload::inline),
     ("compute", compute::run),

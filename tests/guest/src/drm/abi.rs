@@ -64,6 +64,8 @@ macro_rules! arguments {
     )*};
 }
 
+pub(super) use arguments;
+
 arguments! {
     /// `drm_nouveau_getparam`.
     GetParam = 16 { param: u64, value: u64 }
