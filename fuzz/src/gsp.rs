@@ -70,6 +70,8 @@ pub fn run(data: &[u8]) {
         objects: LIMITS,
         pci: PciIdentity::default(),
         uuid: [7; 16],
+        // By the input's length, so that inputs that were kept mean what they meant.
+        has_head: data.len().is_multiple_of(2),
     };
     let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
@@ -200,6 +202,7 @@ mod tests {
                     objects: LIMITS,
                     pci: PciIdentity::default(),
                     uuid: [7; 16],
+                    has_head: true,
                 };
                 let mut gsp = Gsp::new(config);
                 let mut queues = Queues::prepare(&back, BASE);
