@@ -10,6 +10,9 @@ use super::peer::Peer;
 const MOST_OF_USER: usize = 64;
 const MOST: usize = 96;
 
+/// What is said where all places to wait are taken.
+const FULL: &str = "too many connections wait for a place";
+
 /// How long a connection waits at most.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,10 +49,18 @@ impl Waiting {
     /// Puts a newcomer behind the others of its user, to try at `now` if there are none.
     ///
     /// # Errors
-    /// Too many wait: the newcomer, and what is said of it.
+    /// Too many wait: who has to go, and what is said of it. That is the newcomer, or the last one of a user
+    /// who has more than the newcomer's.
     pub fn push(&mut self, newcomer: Newcomer, now: Instant) -> Result<(), (Box<Newcomer>, &'static str)> {
         if self.len() >= MOST {
-            return Err((Box::new(newcomer), "too many connections wait for a place"));
+            let own = self.users.get(&newcomer.peer.uid).map_or(0, |queue| queue.newcomers.len());
+            let most = self.users.values_mut().max_by_key(|queue| queue.newcomers.len());
+            let last = most.filter(|queue| queue.newcomers.len() > own + 1);
+            let Some(last) = last.and_then(|queue| queue.newcomers.pop_back()) else {
+                return Err((Box::new(newcomer), FULL));
+            };
+            // There is room now.
+            return self.push(newcomer, now).and(Err((Box::new(last), FULL)));
         }
         let queue = self
             .users
@@ -133,8 +144,14 @@ mod tests {
         };
         assert_eq!(took(&mut waiting, 7), MOST_OF_USER);
         assert_eq!(took(&mut waiting, 8), MOST - MOST_OF_USER);
-        assert!(waiting.push(newcomer(9, now), now).unwrap_err().1.starts_with("too many connections"));
-        waiting.pop(now).unwrap();
-        assert_eq!(took(&mut waiting, 9), 1);
+        assert_eq!(waiting.len(), MOST);
+        // A third user is let in, and one of who has most goes; the others' shares become alike at last.
+        for _ in 0..MOST {
+            let (_, why) = waiting.push(newcomer(9, now), now).unwrap_err();
+            assert_eq!(why, FULL);
+            assert_eq!(waiting.len(), MOST);
+        }
+        let of = |uid| waiting.users[&uid].newcomers.len();
+        assert_eq!([of(7), of(8), of(9)], [32, 32, 32]);
     }
 }
