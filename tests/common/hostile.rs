@@ -274,15 +274,26 @@ pub fn foreign_marks(tenant: &Tenant, number: usize, tenants: usize) -> Vec<usiz
     let (vram, ram) = bytes.split_at_mut(PARTITION as usize);
     tenant.window.read(0, vram).unwrap();
     tenant.ram.read(0, ram).unwrap();
-    let others = (0..tenants).filter(|other| *other != number);
-    others.filter(|other| bytes.chunks_exact(16).any(|chunk| chunk == mark(*other))).collect()
+    let others: Vec<_> = (0..tenants).filter(|other| *other != number).collect();
+    let marks: Vec<_> = others.iter().map(|other| u128::from_ne_bytes(mark(*other))).collect();
+    let mut found = vec![false; marks.len()];
+    // Most is zero, which is no mark.
+    let words = bytes.as_chunks().0.iter().map(|chunk| u128::from_ne_bytes(*chunk));
+    for word in words.filter(|word| *word != 0) {
+        for (found, _) in found.iter_mut().zip(&marks).filter(|(_, mark)| **mark == word) {
+            *found = true;
+        }
+    }
+    others.into_iter().zip(found).filter_map(|(other, found)| found.then_some(other)).collect()
 }
+
+const ZEROES: [u8; 4096] = [0; 4096];
 
 /// True when every byte of a tenant's VRAM is zero.
 pub fn is_blank(tenant: &Tenant) -> bool {
     let mut bytes = vec![0xff; PARTITION as usize];
     tenant.window.read(0, &mut bytes).unwrap();
-    bytes.iter().all(|byte| *byte == 0)
+    bytes.chunks(ZEROES.len()).all(|chunk| *chunk == ZEROES[..chunk.len()])
 }
 
 /// What several tenants do, in this order: who, and what.

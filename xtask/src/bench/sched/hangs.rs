@@ -1,5 +1,5 @@
-//! How long neighbours of a channel that hangs stand still: the loop of hangs of `tests/hangs.rs`, in
-//! process, on both software GPUs.
+//! How long neighbours of a channel that hangs stand still: the loop of hangs of
+//! `tests/in_process/hangs.rs`, in process, on both software GPUs.
 
 use std::process::{Command, Stdio};
 

@@ -1,9 +1,7 @@
 //! VERSION: the first message, and what may go wrong with it.
 
-mod common;
-
-use common::Running;
-use common::client::{QEMU_PROPOSAL, version};
+use crate::common::Running;
+use crate::common::client::{QEMU_PROPOSAL, version};
 use gpuvmk::frontend::vfio_user::wire::{self, command, flags};
 
 #[test]

@@ -6,16 +6,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
-
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::soft_host::soft_host;
+use crate::tiny_driver::{Channel, Space, TinyDriver};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
@@ -26,8 +23,6 @@ use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use soft_host::soft_host;
-use tiny_driver::{Channel, Space, TinyDriver};
 
 const VRAM: u64 = 48 << 20;
 /// Sleeps of all threads together, where nobody asks for more.

@@ -8,14 +8,11 @@
     reason = "a test that cannot go on panics"
 )]
 
-#[path = "common/gsp_driver/mod.rs"]
-mod gsp_driver;
-#[path = "common/soft_host.rs"]
-mod soft_host;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::gsp_driver::{DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
+use crate::soft_host::soft_host;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
@@ -29,8 +26,6 @@ use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
 use gpuvmk_control_client::TenantStatus;
-use gsp_driver::{DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
-use soft_host::soft_host;
 
 const VRAM: u64 = 64 << 20;
 const GR: EngineSet = EngineSet::GRAPHICS.union(EngineSet::COPY0);

@@ -1,12 +1,8 @@
 //! Sockets and clients: where a server listens, who may come, what stays when a client goes.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
-
-mod common;
-
-use common::client::{Client, QEMU_PROPOSAL, version};
-use common::function::{Event, TestFunction};
-use common::{Log, Running, descriptors_of, eventually};
+use crate::common::client::{Client, QEMU_PROPOSAL, version};
+use crate::common::function::{Event, TestFunction};
+use crate::common::{Log, Running, descriptors_of, eventually};
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, irq};
 use gpuvmk::frontend::vfio_user::{BindError, Server, SocketSpec, StopHandle};
 use gpuvmk::pci::PciFunction;

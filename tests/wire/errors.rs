@@ -1,11 +1,7 @@
 //! What a hostile or broken client may send: sizes, unknown commands, replies, fragments, floods.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
-
-mod common;
-
-use common::client::{Client, write_body};
-use common::{Running, descriptors_of};
+use crate::common::client::{Client, write_body};
+use crate::common::{Running, descriptors_of};
 use gpuvmk::frontend::vfio_user::MAX_MESSAGE;
 use gpuvmk::frontend::vfio_user::wire::{Header, RegionAccess, command, flags};
 use gpuvmk::pci::mapping::create_memory_file;

@@ -8,23 +8,15 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
-#[path = "own_load/calls.rs"]
 mod calls;
-#[path = "common/gsp_driver/mod.rs"]
-mod gsp_driver;
-#[path = "common/gsp_queues.rs"]
-mod gsp_queues;
-#[path = "common/scenarios.rs"]
-mod scenarios;
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::gsp_driver::{DATA, GspDriver, RAM_VA, VRAM_VA};
+use crate::soft_host::soft_host;
+use crate::{bar0, scenarios, tiny_driver};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::{AggregatorLink, Grant};
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
@@ -38,12 +30,8 @@ use gpuvmk::pci::{InterruptSink, PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, Vgpu, VgpuConfig};
-use gsp_driver::{DATA, GspDriver, RAM_VA, VRAM_VA};
-use soft_host::soft_host;
 
 const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::BestEffort];
-/// PRAMIN shows VRAM.
-const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
 /// Registers that show the time, on one chip or the other.
 const TIME: [u32; 4] =
     [NV_PTIMER_TIME_0.0, NV_PTIMER_TIME_1.0, NV_VIRTUAL_FUNCTION_TIME_0.0, NV_VIRTUAL_FUNCTION_TIME_1.0];
@@ -132,9 +120,7 @@ fn register(vgpu: &Vgpu, at: u64) -> u32 {
 
 /// All registers but the time.
 fn registers(vgpu: &Vgpu) -> Vec<u32> {
-    let time = TIME.map(u64::from);
-    let read = |at: u64| if PRAMIN.contains(&at) || time.contains(&at) { 0 } else { register(vgpu, at) };
-    (0..16 << 20).step_by(4).map(read).collect()
+    bar0::registers(vgpu, |at| TIME.map(u64::from).contains(&at))
 }
 
 fn gpu_time(vgpu: &Vgpu) -> Duration {

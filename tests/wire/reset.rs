@@ -1,9 +1,7 @@
 //! DEVICE_RESET and DEVICE_GET_INFO.
 
-mod common;
-
-use common::Running;
-use common::function::Event;
+use crate::common::Running;
+use crate::common::function::Event;
 use gpuvmk::frontend::vfio_user::wire::{self, command, irq};
 use gpuvmk::pci::mapping::create_memory_file;
 use std::os::fd::AsRawFd;

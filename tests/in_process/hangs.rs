@@ -7,21 +7,12 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test that cannot go on panics")]
 
-#[path = "common/gsp_driver/mod.rs"]
-mod gsp_driver;
-#[path = "common/hanging.rs"]
-mod hanging;
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tenant.rs"]
-mod tenant;
-
 use std::time::{Duration, Instant};
 
+use crate::hanging::{Field, Harm, Pauses};
 use gpuvmk::chip::Chip;
 use gpuvmk::scheduler::HangLimits;
 use gpuvmk::scheduler::policy::PolicyKind;
-use hanging::{Field, Harm, Pauses};
 
 const MS: Duration = Duration::from_millis(1);
 /// What other VMs may lose by a hang, at the very most.

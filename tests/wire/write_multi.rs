@@ -1,9 +1,7 @@
 //! REGION_WRITE_MULTI: many small writes in one message.
 
-mod common;
-
-use common::Running;
-use common::function::Event;
+use crate::common::Running;
+use crate::common::function::Event;
 use gpuvmk::frontend::vfio_user::wire::{self, MAX_WRITES, command};
 use gpuvmk::pci::Region;
 use zerocopy::IntoBytes;

@@ -7,13 +7,11 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tenant.rs"]
-mod tenant;
-
 use std::time::{Duration, Instant};
 
+use crate::bar0;
+use crate::soft_host::soft_host;
+use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, wait_until};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, Request};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
@@ -22,8 +20,6 @@ use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::pci::{PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
-use soft_host::soft_host;
-use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PARTITION: u64 = 64 * MIB;
@@ -167,10 +163,7 @@ fn show(vgpu: &Vgpu, chip: Chip, base: u64) {
 
 /// Every register that a driver could have left something in: BAR0 without PRAMIN, each fourth byte.
 fn registers(vgpu: &Vgpu) -> Vec<u32> {
-    (0..16 * MIB)
-        .step_by(4)
-        .map(|at| if PRAMIN.contains(&at) || is_clock(at) { 0 } else { register(vgpu, at) })
-        .collect()
+    bar0::registers(vgpu, is_clock)
 }
 
 /// Fills VRAM through PRAMIN (instance memory).

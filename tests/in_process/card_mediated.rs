@@ -3,17 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "common/card.rs"]
-mod card;
-#[path = "common/scenarios.rs"]
-mod scenarios;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use card::{Card, card_host};
+use crate::card::{Card, card_host};
+use crate::tiny_driver::{TinyDriver, vram};
+use crate::{scenarios, tiny_driver};
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::{Chip, Engine};
@@ -21,7 +16,6 @@ use gpuvmk::pci::PciFunction;
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{State, Vgpu, VgpuConfig};
-use tiny_driver::{TinyDriver, vram};
 
 struct Host {
     card: Arc<Card>,

@@ -1,10 +1,8 @@
 //! REGION_READ, REGION_WRITE and DEVICE_GET_REGION_INFO.
 
-mod common;
-
-use common::Running;
-use common::client::write_body;
-use common::function::{BAR1_SIZE, BELL, Event, LOST};
+use crate::common::Running;
+use crate::common::client::write_body;
+use crate::common::function::{BAR1_SIZE, BELL, Event, LOST};
 use gpuvmk::frontend::vfio_user::wire::{self, MAX_DATA, command};
 use gpuvmk::pci::Region;
 use gpuvmk::pci::mapping::create_memory_file;

@@ -1,10 +1,6 @@
 //! DMA_MAP and DMA_UNMAP.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
-
-mod common;
-
-use common::{Running, descriptors_of};
+use crate::common::{Running, descriptors_of};
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, dma_unmap};
 use gpuvmk::pci::mapping::create_memory_file;
 use std::ffi::CString;

@@ -7,14 +7,12 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tenant.rs"]
-mod tenant;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::soft_host::soft_host;
+use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
+use crate::{soft_host, tenant};
 use gpuvmk::addr::{GpuVa, GuestChannel, GuestVram, HostVram, TenantId};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
@@ -29,8 +27,6 @@ use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTa
 use gpuvmk::host::socket_path::SocketSpec;
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
-use soft_host::soft_host;
-use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PARTITION: u64 = 32 * MIB;

@@ -24,9 +24,9 @@ use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::vgpu::{GspChannels, Mediator};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::{Host, POLICIES};
 use crate::gsp_driver::{GspDriver, RAM, Tables, VRAM_VA};
 use crate::gsp_queues::{LIBOS, Queues, Ram};
-use crate::{Host, POLICIES};
 
 const CLIENT: u32 = 0xc1d0_0000;
 const DEVICE: u32 = 1;
@@ -168,7 +168,7 @@ impl Caller {
     fn ask_all(&mut self) -> Vec<Answer> {
         let static_info = self.rpc(NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, &[0; 0x678]);
         let mut answers = vec![Answer { control: 0, object: 0, status: 0, parameters: static_info }];
-        let named = include_str!("../../src/gsp/abi/controls.txt").lines();
+        let named = include_str!("../../../src/gsp/abi/controls.txt").lines();
         for line in named {
             let control = u32::from_str_radix(line.split_once(' ').unwrap().0, 16).unwrap();
             for object in OBJECTS {

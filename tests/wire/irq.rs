@@ -1,10 +1,6 @@
 //! DEVICE_GET_IRQ_INFO and DEVICE_SET_IRQS, and interrupts on their way out.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
-
-mod common;
-
-use common::{Running, descriptors_of, eventually};
+use crate::common::{Running, descriptors_of, eventually};
 use gpuvmk::frontend::vfio_user::wire::{self, command, irq};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};

@@ -3,20 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "common/card.rs"]
-mod card;
-#[path = "common/scenarios.rs"]
-mod scenarios;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use card::{Card, card_service};
+use crate::card::{Card, card_service};
+use crate::scenarios;
 use gpuvmk::aggregator::connect_in_process;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::chip::Chip;

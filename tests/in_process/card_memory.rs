@@ -8,15 +8,11 @@
     reason = "a test that cannot go on panics"
 )]
 
-#[path = "common/card.rs"]
-mod card;
-#[path = "common/tenant.rs"]
-mod tenant;
-
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use card::{Card, FIRST_IOVA};
+use crate::card::{Card, FIRST_IOVA};
+use crate::tenant::{copy_words, method, pattern, wait_until};
 use gpuvmk::addr::{GpuVa, HostVram, Iova};
 use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::host;
@@ -25,7 +21,6 @@ use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTarget};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
-use tenant::{copy_words, method, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
 /// What the card is told of at a time.

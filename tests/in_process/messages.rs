@@ -6,14 +6,12 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tenant.rs"]
-mod tenant;
-
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use crate::soft_host::soft_host;
+use crate::tenant;
+use crate::tenant::{DATA, Tenant, VRAM_VA, hello};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Event, RefusalKind, Request};
@@ -22,8 +20,6 @@ use gpuvmk::backend::InterruptInterest;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::scheduler::policy::PolicyKind;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use soft_host::soft_host;
-use tenant::{DATA, Tenant, VRAM_VA, hello};
 
 const MIB: u64 = 1 << 20;
 const ARMED: InterruptInterest = InterruptInterest::Message(EngineSet::COPY0);

@@ -4,15 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "common/scenarios.rs"]
-mod scenarios;
-#[path = "common/soft_host.rs"]
-mod soft_host;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
-
 use std::sync::Arc;
 
+use crate::soft_host::soft_host;
+use crate::{scenarios, tiny_driver};
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
@@ -22,7 +17,6 @@ use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
 use gpuvmk_control_client::TenantStatus;
-use soft_host::soft_host;
 
 const VRAM: u64 = 48 << 20;
 

@@ -2,13 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "common/scenarios.rs"]
-mod scenarios;
-#[path = "common/tiny_driver/mod.rs"]
-mod tiny_driver;
-
 use std::sync::Arc;
 
+use crate::scenarios;
 use gpuvmk::pci::PciFunction;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
