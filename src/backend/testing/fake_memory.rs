@@ -34,8 +34,15 @@ impl FakeMemory {
         if !self.has(address, data.len()) {
             return false;
         }
-        for (at, byte) in (address..).zip(data) {
-            *byte = self.pages.get(&number(at)).map_or(0, |page| page[offset(at)]);
+        let (mut at, mut rest) = (address, data);
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at_mut(rest.len().min(PAGE - offset(at)));
+            match self.pages.get(&number(at)) {
+                Some(page) => part.copy_from_slice(&page[offset(at)..][..part.len()]),
+                None => part.fill(0),
+            }
+            at += part.len() as u64;
+            rest = later;
         }
         true
     }
@@ -46,8 +53,13 @@ impl FakeMemory {
         if !self.has(address, data.len()) {
             return false;
         }
-        for (at, byte) in (address..).zip(data) {
-            self.pages.entry(number(at)).or_insert_with(|| Box::new([0; PAGE]))[offset(at)] = *byte;
+        let (mut at, mut rest) = (address, data);
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(rest.len().min(PAGE - offset(at)));
+            let page = self.pages.entry(number(at)).or_insert_with(|| Box::new([0; PAGE]));
+            page[offset(at)..][..part.len()].copy_from_slice(part);
+            at += part.len() as u64;
+            rest = later;
         }
         true
     }

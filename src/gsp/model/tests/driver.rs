@@ -214,7 +214,13 @@ impl Driver {
     }
 
     pub fn shared_get(&self, offset: u64, size: usize) -> Vec<u8> {
-        (offset..).take(size).flat_map(|at| self.back.ram(self.place(at), 1)).collect()
+        let mut data = Vec::with_capacity(size);
+        while data.len() < size {
+            let at = offset + data.len() as u64;
+            let in_page = PAGE - usize::try_from(at % PAGE as u64).unwrap();
+            data.extend(self.back.ram(self.place(at), in_page.min(size - data.len())));
+        }
+        data
     }
 
     pub fn shared_put(&self, offset: u64, data: &[u8]) {

@@ -60,7 +60,11 @@ impl Roles {
     /// *handler*.
     pub fn new(hal: &Hal) -> Self {
         let mut roles = Self { slots: Box::new([None; SLOTS]) };
-        for definition in (hal.registers)().definitions().filter(|one| one.policy == Policy::Handler) {
+        // PRAMIN's quarter of a million words have no role: they are memory.
+        let memory = hal.pramin.range();
+        let registers = (hal.registers)();
+        let handled = registers.definitions().filter(|one| one.policy == Policy::Handler);
+        for definition in handled.filter(|one| !memory.contains(&one.offset.into())) {
             let family =
                 RegArray { base: definition.offset, count: definition.count, stride: definition.stride };
             for reg in (0..definition.count).map(|number| family.at(number)) {
