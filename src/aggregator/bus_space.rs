@@ -6,10 +6,9 @@
 //! maps one by one become adjacent again. Consecutive chunks of a tenant are consecutive on the bus too
 //! wherever there is room.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::dma_range::DmaRange;
 use gpuvmk_chip::addr::{Gpa, Iova};
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 
 /// The large pages of the host's processor and IOMMU.
 const LEAST_CHUNK: u64 = 2 << 20;
@@ -19,9 +18,9 @@ const LEAST_CHUNK: u64 = 2 << 20;
 pub struct BusSpace {
     chunk: u64,
     /// First chunk and length of each free stretch; neighbours are always one.
-    free: BTreeMap<u64, u64>,
+    free: OrderedMap<u64, u64>,
     /// The same by length.
-    by_length: BTreeSet<(u64, u64)>,
+    by_length: OrderedSet<(u64, u64)>,
 }
 
 impl BusSpace {
@@ -30,7 +29,7 @@ impl BusSpace {
         let power = |bits: u8| 1_u64.checked_shl(u32::from(bits));
         let chunk = power(page_shift).unwrap_or(0).max(LEAST_CHUNK);
         let (start, end) = (first.0.div_ceil(chunk), power(bits).unwrap_or(u64::MAX) / chunk);
-        let mut space = Self { chunk, free: BTreeMap::new(), by_length: BTreeSet::new() };
+        let mut space = Self { chunk, free: OrderedMap::new(), by_length: OrderedSet::new() };
         space.add(start, end.saturating_sub(start));
         space
     }
@@ -102,7 +101,7 @@ struct Run {
 /// A tenant's runs, by their first chunk of guest-physical addresses.
 #[derive(Debug, Default)]
 pub struct Runs {
-    runs: BTreeMap<u64, Run>,
+    runs: OrderedMap<u64, Run>,
     chunks: u64,
     chunk: u64,
 }

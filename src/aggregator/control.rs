@@ -9,7 +9,6 @@ pub mod methods;
 mod operator;
 pub mod rpc;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -25,6 +24,7 @@ use self::operator::{Operator, Wants};
 use super::service::ServiceRemote;
 use gpuvmk_host::socket_path::{Listener, NotAllowed};
 use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_ordered::OrderedMap;
 
 /// Operators at a time.
 const MAX_OPERATORS: usize = 8;
@@ -62,7 +62,7 @@ impl ControlServer {
             listener,
             stop: Arc::clone(&stop),
             remote,
-            operators: BTreeMap::new(),
+            operators: OrderedMap::new(),
             next: FIRST_OPERATOR,
             ended: false,
         };
@@ -109,7 +109,7 @@ struct ControlSessions {
     listener: Listener,
     stop: Arc<OwnedFd>,
     remote: ServiceRemote,
-    operators: BTreeMap<u32, Operator>,
+    operators: OrderedMap<u32, Operator>,
     next: u32,
     ended: bool,
 }

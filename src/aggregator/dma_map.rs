@@ -6,11 +6,10 @@
 //! file are joined, and a part of a range may be removed: a machine with an IOMMU maps its pages one by one,
 //! and removes them in any order.
 
-use std::collections::BTreeMap;
-
 use super::bus_space::{BusSpace, Runs};
 use super::dma_range::DmaRange;
 use gpuvmk_chip::addr::{Gpa, Iova, PAGE_SIZE};
+use gpuvmk_ordered::OrderedMap;
 
 /// Why a range of guest memory was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +76,7 @@ const MOST_PIECES: usize = gpuvmk_pci::dma::MAX_MAPPINGS;
 /// The guest memory of one tenant.
 #[derive(Debug, Default)]
 pub struct DmaMap {
-    ranges: BTreeMap<u64, Held>,
+    ranges: OrderedMap<u64, Held>,
     bytes: u64,
     runs: Runs,
 }
@@ -346,7 +345,7 @@ mod tests {
             (any::<bool>(), 0_u64..2048, 1_u64..700, 0_u64..2), 1..60))
         {
             let mut tenant = Tenant::new();
-            let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+            let mut model: OrderedMap<u64, u64> = OrderedMap::new();
             for (map, page, pages, file) in steps {
                 let (gpa, size) = (page * PAGE_SIZE, pages * PAGE_SIZE);
                 let free = model.range(page..page + pages).next().is_none();

@@ -4,9 +4,8 @@
 //! A partition is scrubbed before it is given back, or before it is given to the next tenant (see
 //! [`crate::ScrubPolicy`]). One that could not be scrubbed is never given back.
 
-use std::collections::BTreeMap;
-
 use gpuvmk_chip::addr::{GuestVram, HostVram};
+use gpuvmk_ordered::OrderedMap;
 
 /// A tenant's range of VRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +46,14 @@ impl Partition {
 pub struct VramAllocator {
     granule: u64,
     /// Free ranges: start and bytes; neighbours are always merged.
-    free: BTreeMap<u64, u64>,
+    free: OrderedMap<u64, u64>,
 }
 
 impl VramAllocator {
     /// All of `[start, start + size)`, cut to whole granules, is free.
     pub fn new(start: HostVram, size: u64, granule: u64) -> Self {
         let granule = granule.max(1);
-        let mut free = BTreeMap::new();
+        let mut free = OrderedMap::new();
         let end = start.0.saturating_add(size);
         let first = start.0.checked_next_multiple_of(granule).unwrap_or(end);
         let usable = end.saturating_sub(first) / granule * granule;

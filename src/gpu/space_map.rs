@@ -13,13 +13,12 @@ mod by_target;
 mod heap_pins;
 mod run;
 
-use std::collections::BTreeMap;
-
 use self::by_target::ByTarget;
 use self::heap_pins::HeapPins;
 pub use self::run::Run;
 use super::{GpuError, HostMapping, HostRange, HostTarget, Revocation, SpaceUsage};
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
+use gpuvmk_ordered::OrderedMap;
 
 /// Host memory that a run is taken to cost: key, value, and the tree's own share.
 pub const RUN_BYTES: u64 = 128;
@@ -46,7 +45,7 @@ pub struct SpaceShape {
 pub struct SpaceMap {
     shape: SpaceShape,
     /// By first virtual address; they do not overlap.
-    runs: BTreeMap<u64, Run>,
+    runs: OrderedMap<u64, Run>,
     /// Those that point at system memory, by where.
     by_target: ByTarget,
     pins: HeapPins,
@@ -58,7 +57,7 @@ impl SpaceMap {
     pub fn new(shape: SpaceShape) -> Self {
         Self {
             shape,
-            runs: BTreeMap::new(),
+            runs: OrderedMap::new(),
             by_target: ByTarget::default(),
             pins: HeapPins::default(),
             pages: 0,

@@ -1,6 +1,5 @@
 //! Accounts are written and read: what hardware counted, what looks stand for, and the sums.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::channel::{Channel, LeavingChannel};
@@ -9,6 +8,7 @@ use super::sampling::{SampledTime, WINDOW};
 use super::{Account, Scheduler};
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_ordered::OrderedMap;
 
 impl Scheduler {
     /// Charges what hardware counted since the last time.
@@ -30,7 +30,7 @@ impl Scheduler {
             |engine, found| with(engine, found, |state| state.moved),
             |engine, found| with(engine, found, Channel::may_run),
         );
-        let mut charged: BTreeMap<HostChannel, Duration> = BTreeMap::new();
+        let mut charged: OrderedMap<HostChannel, Duration> = OrderedMap::new();
         for Part { engine, channel, time } in parts {
             let Some(state) = self.channels.get(&channel) else { continue };
             let Some(vm) = self.vms.get_mut(&state.vm) else { continue };

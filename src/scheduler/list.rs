@@ -1,10 +1,10 @@
 //! One engine's list: which VMs may run on it now, by the engine's policy.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::policy::{Admission, Policy, VmView};
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_ordered::OrderedMap;
 
 /// The list of one engine.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct List {
     /// When the policy wants to look again.
     pub review: Option<Duration>,
     /// VMs with channels that could go on.
-    ready: BTreeMap<TenantId, Ready>,
+    ready: OrderedMap<TenantId, Ready>,
     /// When the admission last changed.
     pub since: Duration,
 }
@@ -34,7 +34,7 @@ impl List {
             policy,
             admission: Admission::All,
             review: None,
-            ready: BTreeMap::new(),
+            ready: OrderedMap::new(),
             since: Duration::ZERO,
         }
     }

@@ -7,7 +7,7 @@ use crate::share::{Rejection, Share};
 use crate::{Scheduler, Suspension, Vm};
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
-use std::collections::BTreeMap;
+use gpuvmk_ordered::OrderedMap;
 
 impl Scheduler {
     /// A VM appears.
@@ -18,7 +18,7 @@ impl Scheduler {
         self.accepts(vm, &share)?;
         self.vms.insert(
             vm,
-            Vm { share, list: Vec::new(), accounts: BTreeMap::new(), suspended: Suspension::empty() },
+            Vm { share, list: Vec::new(), accounts: OrderedMap::new(), suspended: Suspension::empty() },
         );
         Ok(())
     }

@@ -15,11 +15,11 @@
 //!
 //! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_ordered::OrderedMap;
 
 /// The last look at an engine.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Part {
 /// Counts of all engines' busy times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
-    readings: BTreeMap<Engine, Reading>,
+    readings: OrderedMap<Engine, Reading>,
 }
 
 impl Meter {
@@ -165,7 +165,7 @@ mod tests {
         let mut meter = Meter::default();
         let mut read = |running, time| {
             let able = |_, channels: &mut Vec<HostChannel>| channels.extend([A, B, C]);
-            let mut sums = BTreeMap::new();
+            let mut sums = OrderedMap::new();
             for part in meter.read(&[(ENGINE, Some(running))], &[(ENGINE, us(time))], |_, _| {}, able) {
                 *sums.entry(part.channel).or_insert(Duration::ZERO) += part.time;
             }
@@ -173,8 +173,8 @@ mod tests {
         };
         read(A, 0);
 
-        assert_eq!(read(B, 4000), BTreeMap::from([(A, us(1500)), (B, us(1500)), (C, us(1000))]));
-        assert_eq!(read(B, 8000), BTreeMap::from([(B, us(4000))]), "nothing says that anybody else ran");
+        assert_eq!(read(B, 4000), OrderedMap::from([(A, us(1500)), (B, us(1500)), (C, us(1000))]));
+        assert_eq!(read(B, 8000), OrderedMap::from([(B, us(4000))]), "nothing says that anybody else ran");
     }
 
     #[test]

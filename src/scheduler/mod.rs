@@ -30,7 +30,6 @@ pub mod settings;
 pub mod share;
 pub mod sim;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::account::Account;
@@ -45,6 +44,7 @@ use crate::share::{Rejection, Share};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_observe::latency::Latency;
+use gpuvmk_ordered::OrderedMap;
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ struct Vm {
     share: Share,
     /// Channels that may run, in the guest's order.
     list: Vec<HostChannel>,
-    accounts: BTreeMap<Engine, Account>,
+    accounts: OrderedMap<Engine, Account>,
     /// Why its work waits, whatever the policies say; empty if it does not.
     suspended: Suspension,
 }
@@ -107,9 +107,9 @@ pub struct Scheduler {
     switch: Duration,
     /// Judges parameters; decides nothing.
     judge: Box<dyn Policy>,
-    vms: BTreeMap<TenantId, Vm>,
-    channels: BTreeMap<HostChannel, Channel>,
-    lists: BTreeMap<Engine, List>,
+    vms: OrderedMap<TenantId, Vm>,
+    channels: OrderedMap<HostChannel, Channel>,
+    lists: OrderedMap<Engine, List>,
     sampler: Sampler,
     meter: Meter,
     busy_channels: u32,
@@ -140,9 +140,9 @@ impl Scheduler {
             settings,
             switch: Duration::MAX,
             judge: policy::policy(kind, &settings, Duration::MAX),
-            vms: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            lists: BTreeMap::new(),
+            vms: OrderedMap::new(),
+            channels: OrderedMap::new(),
+            lists: OrderedMap::new(),
             sampler: Sampler::new(seed),
             meter: Meter::default(),
             busy_channels: 0,

@@ -4,12 +4,12 @@
 //! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU). One
 //! descriptor is kept for each file and access right, and adjacent ranges of one file are joined.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping;
 use gpuvmk_pci::{DmaBacking, DmaError};
 
@@ -56,8 +56,8 @@ impl Range {
 /// All ranges of guest memory, with their files.
 #[derive(Debug, Default)]
 pub(super) struct GuestRam {
-    ranges: BTreeMap<u64, Range>,
-    files: BTreeMap<FileId, Weak<OwnedFd>>,
+    ranges: OrderedMap<u64, Range>,
+    files: OrderedMap<FileId, Weak<OwnedFd>>,
 }
 
 impl GuestRam {

@@ -4,7 +4,6 @@
 //! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when
 //! the last such channel is unbound: before and after that, the guest's tables are not read.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -15,6 +14,7 @@ use super::status::{Counters, FailSafe};
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request, SpaceId};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 use gpuvmk_shadow_pagetable::{Budget, Limits, MmuFormat, RunSink, ShadowSpace, SyncError, SyncReport};
 
 /// A page directory as both the instance block and the TLB register name it: the two may differ in whether
@@ -45,7 +45,7 @@ pub struct Spaces<F> {
     format: F,
     limits: Limits,
     budget: Budget,
-    spaces: BTreeMap<Directory, Space<F>>,
+    spaces: OrderedMap<Directory, Space<F>>,
     granted: u16,
 }
 
@@ -74,7 +74,7 @@ impl<F: MmuFormat> Spaces<F> {
     /// None yet; at most `granted` at a time.
     pub fn new(format: F, limits: Option<Limits>, granted: u16) -> Self {
         let limits = limits.unwrap_or_else(|| format.limits());
-        Self { format, limits, budget: Budget::new(limits), spaces: BTreeMap::new(), granted }
+        Self { format, limits, budget: Budget::new(limits), spaces: OrderedMap::new(), granted }
     }
 
     /// The format of the guest's tables.
@@ -164,7 +164,7 @@ impl<F: MmuFormat> Spaces<F> {
     }
 
     fn free_id(&self) -> Option<SpaceId> {
-        let used: BTreeSet<SpaceId> = self.spaces.values().map(|space| space.id).collect();
+        let used: OrderedSet<SpaceId> = self.spaces.values().map(|space| space.id).collect();
         (0..self.granted).map(SpaceId).find(|id| !used.contains(id))
     }
 }

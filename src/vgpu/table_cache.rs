@@ -9,11 +9,12 @@
 //! device, so that a copy never misses a write that came meanwhile. The least recently used page of a shard
 //! goes when it is full.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_ordered::OrderedMap;
 
 /// Bytes of a page, as an index.
 const PAGE: usize = 4096;
@@ -36,7 +37,7 @@ struct Shard {
     room: usize,
     pages: HashMap<u64, Page>,
     /// Page numbers by when they were used last.
-    order: BTreeMap<u64, u64>,
+    order: OrderedMap<u64, u64>,
     now: u64,
 }
 
@@ -54,7 +55,7 @@ impl TableCache {
         // CAST: a small constant.
         #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
         let room = (bytes / PAGE / SHARDS as usize).max(1);
-        let shard = || Shard { room, pages: HashMap::new(), order: BTreeMap::new(), now: 0 };
+        let shard = || Shard { room, pages: HashMap::new(), order: OrderedMap::new(), now: 0 };
         Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect() }
     }
 

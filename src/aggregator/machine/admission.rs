@@ -148,7 +148,7 @@ impl Machine {
             owner: MemoryOwner::deferring(MAX_MAPPINGS),
             range_limit: usize::try_from(limits.memory_ranges).unwrap_or(usize::MAX).min(MAX_MAPPINGS),
             account,
-            spaces: std::collections::BTreeMap::new(),
+            spaces: gpuvmk_ordered::OrderedMap::new(),
             channels: vec![None; usize::from(hello.channels)],
             runlist: Vec::new(),
             unnamed: EngineSet::empty(),

@@ -6,10 +6,10 @@
 //! Rates are kept by [`Holder`], which stays the same over connections and which a back end cannot choose.
 //! Untouched memory was zero already and does not count.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::tenant::Holder;
+use gpuvmk_ordered::OrderedMap;
 
 /// Times that all of a VM's memory may be zeroed at once.
 const BURST: u64 = 4;
@@ -31,7 +31,7 @@ const MAX_HOLDERS: usize = 256;
 pub(super) struct CleanupRates {
     /// True when no VM ever waits.
     pub unlimited: bool,
-    holders: BTreeMap<Holder, Account>,
+    holders: OrderedMap<Holder, Account>,
 }
 
 /// One of them.

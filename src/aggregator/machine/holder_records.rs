@@ -1,11 +1,11 @@
 //! What is remembered of a VM when its connection ends: settings by operators, whether they paused it, and
 //! its hangs. A record belongs to a [`Holder`]. It applies again when that holder comes back, under any name.
 
-use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::time::Duration;
 
 use crate::tenant::Holder;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_scheduler::hang::penalty::Record;
 use gpuvmk_scheduler::share::{Share, ShareSetting};
 
@@ -39,7 +39,7 @@ impl HolderRecord {
 /// Those of all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HolderRecords {
-    holders: BTreeMap<Holder, HolderRecord>,
+    holders: OrderedMap<Holder, HolderRecord>,
 }
 
 impl HolderRecords {

@@ -1,10 +1,10 @@
 //! Host channels: whom each works for, and those on their way off the hardware.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, TenantId};
 use gpuvmk_gpu::SpaceHandle;
+use gpuvmk_ordered::OrderedMap;
 
 /// Whom a host channel works for.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Retiring {
 /// Those of all tenants.
 #[derive(Debug, Default)]
 pub(super) struct HostChannels {
-    owners: BTreeMap<HostChannel, Owner>,
+    owners: OrderedMap<HostChannel, Owner>,
     retiring: Vec<Retiring>,
 }
 

@@ -1,11 +1,10 @@
 //! Events of the aggregator for a recording: which VM had which engine, and how much of its work waited.
 
-use std::collections::BTreeMap;
-
 use super::host_channels::HostChannels;
 use super::tenants::Tenants;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_scheduler::Scheduler;
 use gpuvmk_scheduler::policy::Admission;
 use gpuvmk_trace::{Event, Tracer};
@@ -14,8 +13,8 @@ use gpuvmk_trace::{Event, Tracer};
 #[derive(Debug, Default)]
 pub(super) struct ScheduleRecorder {
     tracer: Tracer,
-    holders: BTreeMap<Engine, Option<TenantId>>,
-    depths: BTreeMap<(TenantId, Engine), u64>,
+    holders: OrderedMap<Engine, Option<TenantId>>,
+    depths: OrderedMap<(TenantId, Engine), u64>,
     recording: bool,
 }
 

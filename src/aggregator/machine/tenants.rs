@@ -1,6 +1,5 @@
 //! The tenants: by number, by name, in turn, and what each has of the one thread.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::protocol::{Hello, RefusalKind};
 use crate::tenant::{Holder, Refusal, Tenant};
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::reaper::Account;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_scheduler::share::Rejection;
 
@@ -25,13 +25,13 @@ const _: () = assert!(2 * gpuvmk_pci::dma::MAX_FILES * MAX_TENANTS < sigbus::MAX
 /// All tenants, by their number.
 #[derive(Debug)]
 pub(super) struct Tenants {
-    by_id: BTreeMap<TenantId, Tenant>,
+    by_id: OrderedMap<TenantId, Tenant>,
     /// The number of the next one.
     next: u32,
     /// The tenant that was worked for last.
     turn: TenantId,
     /// In whose name files and mappings of VMs that have left are closed, by VM name.
-    accounts: BTreeMap<String, Account>,
+    accounts: OrderedMap<String, Account>,
     /// Missing pages of VMs' memory that were noticed so far.
     lost_pages: u64,
 }
@@ -39,10 +39,10 @@ pub(super) struct Tenants {
 impl Default for Tenants {
     fn default() -> Self {
         Self {
-            by_id: BTreeMap::new(),
+            by_id: OrderedMap::new(),
             next: 1,
             turn: TenantId(0),
-            accounts: BTreeMap::new(),
+            accounts: OrderedMap::new(),
             lost_pages: sigbus::lost(),
         }
     }

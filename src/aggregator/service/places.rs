@@ -10,13 +10,14 @@
 //! requests wait for. So [`BURST`] tenants of one user may come at once, and one each [`BETWEEN`] from then
 //! on; earlier ones wait in their porters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::porter_signals::PorterSignals;
 use gpuvmk_host::reaper::Account;
+use gpuvmk_ordered::OrderedMap;
 
 /// Connections that are no tenants (yet), and connections that have ended and whose porters have not.
 const MOST: usize = 32;
@@ -169,7 +170,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub places: Vec<Weak<Place>>,
-    pub misbehaviours: BTreeMap<u32, Arc<Misbehaviour>>,
+    pub misbehaviours: OrderedMap<u32, Arc<Misbehaviour>>,
 }
 
 /// The result for a newcomer.

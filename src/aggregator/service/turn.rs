@@ -3,7 +3,6 @@
 
 mod accounts;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use crate::wire;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::processors::to_spare;
 use gpuvmk_host::socket_path::Guard;
+use gpuvmk_ordered::OrderedMap;
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
@@ -51,10 +51,10 @@ pub(super) struct Loop {
     _open: OpenGate,
     backend: String,
     pub(super) epoll: OwnedFd,
-    pub(super) connections: BTreeMap<u32, Connection>,
-    pub(super) by_tenant: BTreeMap<TenantId, u32>,
+    pub(super) connections: OrderedMap<u32, Connection>,
+    pub(super) by_tenant: OrderedMap<TenantId, u32>,
     /// Processes of tenants that left, still alive.
-    pub(super) exiting_peers: BTreeMap<u32, (TenantId, OwnedFd)>,
+    pub(super) exiting_peers: OrderedMap<u32, (TenantId, OwnedFd)>,
     /// Connections whose doorbells are looked at in each turn, because their sender sees us awake.
     pub(super) awake: Vec<u32>,
     /// Whose mailbox was looked into last.
@@ -99,9 +99,9 @@ impl Loop {
             _open: open,
             backend,
             epoll,
-            connections: BTreeMap::new(),
-            by_tenant: BTreeMap::new(),
-            exiting_peers: BTreeMap::new(),
+            connections: OrderedMap::new(),
+            by_tenant: OrderedMap::new(),
+            exiting_peers: OrderedMap::new(),
             awake: Vec::new(),
             last_mailbox: 0,
             shut: Vec::new(),

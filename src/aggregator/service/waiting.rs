@@ -1,10 +1,11 @@
 //! Connections that wait for a place. Each user's come in turn, and nobody waits for another user's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::peer::Peer;
+use gpuvmk_ordered::OrderedMap;
 
 /// Connections that wait, of one user and of all.
 const MOST_OF_USER: usize = 64;
@@ -38,7 +39,7 @@ struct Queue {
 /// Those of all users.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    users: BTreeMap<u32, Queue>,
+    users: OrderedMap<u32, Queue>,
 }
 
 impl Waiting {

@@ -8,7 +8,7 @@ mod job;
 mod refusal;
 mod thread_account;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::channel::{Channel, ChannelState, Space};
@@ -27,6 +27,7 @@ use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use gpuvmk_control_client::TenantCounters;
 use gpuvmk_host::reaper::Account;
 use gpuvmk_observe::latency::Latency;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::dma::MemoryOwner;
 
 /// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
@@ -94,7 +95,7 @@ pub struct Tenant {
     /// Pieces that its memory may be announced in.
     pub range_limit: usize,
     /// Its address spaces.
-    pub spaces: BTreeMap<SpaceId, Space>,
+    pub spaces: OrderedMap<SpaceId, Space>,
     /// Its channels, by guest number.
     pub channels: Vec<Option<Channel>>,
     /// The channels that it wants to run.

@@ -21,9 +21,8 @@ pub use record::{NoScript, Recorder, Report};
 pub use rules::{Section, SkipReason};
 pub use text::BadScript;
 
-use std::collections::BTreeMap;
-
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_ordered::OrderedMap;
 
 /// Most steps of a script: some hundred times what drivers take.
 pub const MOST_STEPS: usize = 1 << 20;
@@ -61,7 +60,7 @@ pub struct Script {
     /// NV_PMC_ENABLE when its units were up.
     pub units: u32,
     /// The steps by section, in the order in which they were done.
-    pub sections: BTreeMap<Section, Vec<Step>>,
+    pub sections: OrderedMap<Section, Vec<Step>>,
 }
 
 impl Script {

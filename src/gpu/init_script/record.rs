@@ -1,7 +1,5 @@
 //! Takes a script from a trace.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::rules::{Rule, Section, SkipReason, rule};
 use super::{MOST_STEPS, Script, Step};
 use gpuvmk_chip::gf100;
@@ -14,6 +12,7 @@ use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_STATUS;
 use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_BOOT_0, NV_PMC_ENABLE};
 use gpuvmk_chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 use gpuvmk_pci::Region;
 use gpuvmk_trace::{Access, Direction, Entry, Event, Place};
 
@@ -53,11 +52,11 @@ pub enum NoScript {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Writes that are not in the script.
-    pub skipped: BTreeMap<SkipReason, u64>,
+    pub skipped: OrderedMap<SkipReason, u64>,
     /// Registers in the script that the chip's tables do not have.
-    pub undeclared: BTreeSet<u32>,
+    pub undeclared: OrderedSet<u32>,
     /// Registers that no rule knows, which are not in it.
-    pub unknown: BTreeSet<u32>,
+    pub unknown: OrderedSet<u32>,
 }
 
 /// The part of PGRAPH's initialisation that the trace is in.

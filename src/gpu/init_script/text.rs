@@ -14,12 +14,12 @@
 //! `vbios` may be missing: the card's is not looked at then. `w` writes a value, `p` reads until the bits of
 //! the mask have the value. A line that begins with `#` says nothing.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::rules::{Rule, Section, rule};
 use super::{MOST_STEPS, Script, Step};
 use gpuvmk_chip::registers::Reg;
+use gpuvmk_ordered::OrderedMap;
 
 /// The first line; the number changes when old programs would misread the file.
 const MAGIC: &str = "gpuvmk-init 1";
@@ -76,7 +76,7 @@ impl Script {
             return Err(BadScript { line: 1, what: format!("the file does not begin with `{MAGIC}`") });
         }
         let mut open = None;
-        let mut head = BTreeMap::new();
+        let mut head = OrderedMap::new();
         for (text, line) in lines {
             let bad = |what: String| BadScript { line, what };
             let words: Vec<_> = text.split_whitespace().collect();

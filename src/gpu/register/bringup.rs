@@ -1,6 +1,5 @@
 //! Takes a GF100 from reset to work, in the order in which its units depend on each other.
 
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +30,7 @@ use gpuvmk_chip::gf100::regs::pmc::{
     NV_PMC_BOOT_0, NV_PMC_ENABLE, NV_PMC_ENABLE_PBDMA, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0,
 };
 use gpuvmk_chip::gf100::{self, BOOT_0};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 use gpuvmk_pci::{PciFunction, Region, header};
 
@@ -177,7 +177,7 @@ fn bring_up(
         channels,
         interrupts,
         kept: Vec::new(),
-        spaces: BTreeMap::new(),
+        spaces: OrderedMap::new(),
         next_space: 0,
     };
     driver.interrupts.poll_soon(false)?;

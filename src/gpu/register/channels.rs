@@ -1,6 +1,6 @@
 //! Host channels: instance blocks, the channel table, the runlist, preemption.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::bus::Bus;
@@ -22,6 +22,7 @@ use gpuvmk_chip::gf100::regs::pfifo::{
 };
 use gpuvmk_chip::gf100::{CHANNELS, engines};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 
 /// The first channel number that is given out.
 const FIRST: u16 = 1;
@@ -85,7 +86,7 @@ struct Channel {
 
 /// All channels, by their number.
 pub(super) struct Channels {
-    channels: BTreeMap<HostChannel, Channel>,
+    channels: OrderedMap<HostChannel, Channel>,
     runlist: Vec<HostChannel>,
     /// Two lists in turn: hardware may still read the last one.
     lists: [u64; 2],
@@ -98,7 +99,7 @@ impl Channels {
     pub(super) fn new(memory: &mut HostMemory) -> Result<Self, GpuError> {
         let lists = [memory.take(PAGE_SIZE, PAGE_SIZE)?, memory.take(PAGE_SIZE, PAGE_SIZE)?];
         Ok(Self {
-            channels: BTreeMap::new(),
+            channels: OrderedMap::new(),
             runlist: Vec::new(),
             lists,
             turn: 0,

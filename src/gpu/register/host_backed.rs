@@ -16,7 +16,6 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::memory::iova;
@@ -25,6 +24,7 @@ use super::reach::{Memory, PIECE, Reach};
 use crate::budget::monotonic;
 use crate::{Budget, GpuError, HostMapping, HostTarget, Progress};
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::{DmaBacking, DmaMapping, SharedMemory};
 
 // What goes back to the kernel as a whole is what the card is told of as a whole.
@@ -37,7 +37,7 @@ pub(super) struct HostBackedVram {
     /// Tenants' part of VRAM.
     start: u64,
     end: u64,
-    host_backed: BTreeMap<u64, HostBacked>,
+    host_backed: OrderedMap<u64, HostBacked>,
 }
 
 /// How long to look for what a former partition left that the card does not reach.
@@ -49,7 +49,7 @@ type Part = (u64, u64, u64);
 impl HostBackedVram {
     /// For tenants' VRAM `[start, end)`, whole granules.
     pub(super) fn new(reach: Reach, start: u64, end: u64) -> Self {
-        Self { reach, start, end, host_backed: BTreeMap::new() }
+        Self { reach, start, end, host_backed: OrderedMap::new() }
     }
 
     /// The first bus address behind them all, a multiple of 4 GiB.

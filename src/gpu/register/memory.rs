@@ -7,7 +7,6 @@
 //! hardware reads has a copy in RAM.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bus::Bus;
@@ -17,6 +16,7 @@ use gpuvmk_chip::addr::{HostVram, PAGE_SIZE};
 use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
 use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping::{Mapping, MemoryError};
 use gpuvmk_pci::{PciFunction, Region};
 
@@ -39,7 +39,7 @@ enum Place {
 
 /// The allocator of the host's own pages. Addresses begin at 0 wherever the memory is.
 pub(super) struct HostMemory {
-    free: BTreeMap<u64, u64>,
+    free: OrderedMap<u64, u64>,
     size: u64,
     place: Place,
 }
@@ -58,7 +58,7 @@ impl HostMemory {
 
     fn at(place: Place, size: u64) -> Self {
         // The first page stays free: address 0 in a table entry is then always a mistake.
-        let free = BTreeMap::from([(PAGE_SIZE, size.saturating_sub(PAGE_SIZE))]);
+        let free = OrderedMap::from([(PAGE_SIZE, size.saturating_sub(PAGE_SIZE))]);
         Self { free, size, place }
     }
 

@@ -23,7 +23,6 @@ mod tables;
 mod wake;
 mod window;
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -45,6 +44,7 @@ use super::{
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 
 /// Address spaces at once; each has a page directory of 64 KiB.
@@ -72,7 +72,7 @@ pub struct RegisterDriver {
     interrupts: Interrupts,
     /// Events of other channels that were taken while a channel was destroyed.
     kept: Vec<GpuEvent>,
-    spaces: BTreeMap<SpaceHandle, Space>,
+    spaces: OrderedMap<SpaceHandle, Space>,
     next_space: u32,
     engine_resets: u64,
     idle: IdleCounters,

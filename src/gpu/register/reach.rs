@@ -16,7 +16,6 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -26,6 +25,7 @@ use crate::order_threads::OrderThreads;
 use crate::{Budget, GpuError, Progress};
 use gpuvmk_chip::addr::Iova;
 use gpuvmk_jail::Role;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::dma::BLOCK;
 use gpuvmk_pci::mapping::unbacked;
 use gpuvmk_pci::{DmaError, DmaMapping, PciFunction};
@@ -126,14 +126,14 @@ struct Piece {
 pub(super) struct Reach {
     teller: Box<dyn Teller>,
     ranges: Ranges,
-    pieces: BTreeMap<u64, Piece>,
+    pieces: OrderedMap<u64, Piece>,
     /// The error of taking a piece away, until a caller gets it.
     failed: Option<DmaError>,
 }
 
 impl Reach {
     pub(super) fn new(teller: Box<dyn Teller>) -> Self {
-        Self { teller, ranges: Ranges::default(), pieces: BTreeMap::new(), failed: None }
+        Self { teller, ranges: Ranges::default(), pieces: OrderedMap::new(), failed: None }
     }
 
     /// Memory that page tables may name from now on.

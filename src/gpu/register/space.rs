@@ -1,7 +1,5 @@
 //! A host address space: one shadow page-table tree in Fermi's format.
 
-use std::collections::BTreeMap;
-
 use super::bus::Bus;
 use super::memory::HostMemory;
 use super::tables::Table;
@@ -16,6 +14,7 @@ use gpuvmk_chip::gf100::regs::pfb::{
     NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB as PDB,
 };
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 
 /// The MMU's large pages, as this driver sets them up.
 pub(super) const LARGE: LargePages = LargePages::K128;
@@ -60,7 +59,7 @@ struct Tables {
 /// The page tables of one address space.
 pub(super) struct Space {
     directory: Table,
-    tables: BTreeMap<u64, Tables>,
+    tables: OrderedMap<u64, Tables>,
     table_bytes: u64,
 }
 
@@ -68,7 +67,7 @@ impl Space {
     pub(super) fn new(memory: &mut HostMemory) -> Result<Self, GpuError> {
         let directory = Table::new(memory, LARGE.directory_entries())?;
         let table_bytes = directory.bytes();
-        Ok(Self { directory, tables: BTreeMap::new(), table_bytes })
+        Ok(Self { directory, tables: OrderedMap::new(), table_bytes })
     }
 
     /// Where hardware finds the page directory.

@@ -6,8 +6,6 @@
 
 mod preemption;
 
-use std::collections::BTreeMap;
-
 use super::abi::Handle;
 use super::abi::controls::{DISABLE_MAX, DisableChannels};
 use super::channel::{Allowed, NewChannel, RmChannel, allowed};
@@ -22,6 +20,7 @@ use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::nv::classes::Class;
 use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_ordered::OrderedMap;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;
@@ -71,14 +70,14 @@ pub struct Channels {
     /// Its classes are those that tenants may have.
     chip: Chip,
     classes: Vec<Class>,
-    slots: BTreeMap<HostChannel, Slot>,
+    slots: OrderedMap<HostChannel, Slot>,
     turn: usize,
 }
 
 impl Channels {
     /// A table without channels of a chip.
     pub fn new(engines: EngineTable, chip: Chip) -> Self {
-        Self { engines, chip, classes: chip.classes.for_tenants(), slots: BTreeMap::new(), turn: 0 }
+        Self { engines, chip, classes: chip.classes.for_tenants(), slots: OrderedMap::new(), turn: 0 }
     }
 
     fn slot(&mut self, channel: HostChannel) -> Result<&mut Slot, GpuError> {

@@ -3,7 +3,7 @@
 //! The client keeps its own list of what it has made, so that what is freed and what is left can be checked
 //! against the driver's list.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::abi::classes::{Class, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, NV01_ROOT_CLI
 use super::abi::controls::{ControlParams, HandleInfo};
 use super::error::RmError;
 use super::kernel::{CpuView, Kernel, NewObject, NewPages, Node};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 
 /// First handle; far from the driver's own.
@@ -37,7 +38,7 @@ pub struct Client {
     kernel: Arc<dyn Kernel>,
     root: Handle,
     next: u32,
-    objects: BTreeMap<Handle, Object>,
+    objects: OrderedMap<Handle, Object>,
     /// The last ones that were freed, for comparing with the driver's list.
     freed: VecDeque<Handle>,
 }
@@ -64,7 +65,7 @@ impl Client {
         let root = kernel
             .alloc(new, params.as_mut_bytes())
             .map_err(|error| RmError::new("a client (NV01_ROOT_CLIENT)", error))?;
-        Ok(Self { kernel, root, next: FIRST_HANDLE, objects: BTreeMap::new(), freed: VecDeque::new() })
+        Ok(Self { kernel, root, next: FIRST_HANDLE, objects: OrderedMap::new(), freed: VecDeque::new() })
     }
 
     /// Its own handle, the parent of devices.

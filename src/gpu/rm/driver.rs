@@ -2,7 +2,6 @@
 
 mod left_behind;
 
-use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +29,7 @@ use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gh100::userd::USERD_SIZE;
 use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_host::clock::Clock;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 
 /// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind
@@ -68,7 +68,7 @@ pub struct RmDriver {
     cleaner: Box<dyn Cleaner>,
     events: Events,
     channels: Channels,
-    spaces: BTreeMap<SpaceHandle, Space>,
+    spaces: OrderedMap<SpaceHandle, Space>,
     next_space: u32,
     vram: Vram,
     system: SystemMemory,
@@ -129,7 +129,7 @@ impl RmDriver {
             cleaner,
             events,
             channels: Channels::new(table, chip),
-            spaces: BTreeMap::new(),
+            spaces: OrderedMap::new(),
             next_space: 0,
             vram: Vram::new(vram, windows),
             system: SystemMemory::new(pinner),

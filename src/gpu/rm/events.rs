@@ -7,7 +7,6 @@
 //! while there are channels.
 #![allow(unsafe_code, reason = "the epoll wrapper lends its descriptor by number only")]
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use super::device::Device;
 use super::engine_table::EngineTable;
 use crate::GpuError;
 use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_ordered::OrderedMap;
 
 /// How often stopped channels are looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,7 +34,7 @@ pub struct Events {
     file: OwnedFd,
     timer: TimerFd,
     armed: bool,
-    engines: BTreeMap<Handle, Engine>,
+    engines: OrderedMap<Handle, Engine>,
 }
 
 impl std::fmt::Debug for Events {
@@ -50,7 +50,7 @@ impl Events {
     /// The driver or the kernel refuses.
     pub fn new(device: &mut Device, table: &EngineTable, wake: &OwnedFd) -> Result<Self, GpuError> {
         let file = device.client.event_file()?;
-        let mut engines = BTreeMap::new();
+        let mut engines = OrderedMap::new();
         let copies = EngineSet::COPIES
             .engines()
             .zip(&table.copy)

@@ -8,7 +8,6 @@
 //! It is zeroed by giving its pages back to the kernel, which other threads do as well. A new partition is a
 //! new file, and so nothing but zeros.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::device::Device;
@@ -16,6 +15,7 @@ use super::error::RmError;
 use super::system::{SYSTEM_BITS, SystemMemory};
 use crate::{GpuError, Progress};
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_ordered::OrderedSet;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Where system memory in place of an address of VRAM is: above all VMs' bus addresses.
@@ -39,7 +39,7 @@ pub fn make(system: &mut SystemMemory, start: HostVram, size: u64) -> Result<(Ow
 /// Ranges whose memory goes back to the kernel.
 #[derive(Debug, Default)]
 pub struct Returns {
-    ordered: BTreeSet<(HostVram, u64)>,
+    ordered: OrderedSet<(HostVram, u64)>,
 }
 
 impl Returns {

@@ -12,7 +12,6 @@
 
 mod withdrawal;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use crate::space_map::Run;
 use crate::{GpuError, HostTarget};
 use gpuvmk_chip::addr::{Iova, PAGE_SIZE};
 use gpuvmk_host::reaper;
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 use gpuvmk_pci::dma::MemoryOwner;
 use gpuvmk_pci::mapping::{self, MapError, Mapping};
 use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping};
@@ -77,7 +77,7 @@ enum Piece {
 struct File {
     fd: Arc<OwnedFd>,
     /// First bus addresses of the ranges that show it.
-    ranges: BTreeSet<u64>,
+    ranges: OrderedSet<u64>,
 }
 
 /// A range that was withdrawn. Pieces that no other range shows are freed with it.
@@ -110,12 +110,12 @@ pub enum Located {
 
 /// All ranges of system memory, with the pieces of their files.
 pub struct SystemMemory {
-    ranges: BTreeMap<u64, Range>,
-    files: BTreeMap<FileId, File>,
-    pieces: BTreeMap<Key, Piece>,
-    withdrawn: BTreeMap<u64, Withdrawn>,
+    ranges: OrderedMap<u64, Range>,
+    files: OrderedMap<FileId, File>,
+    pieces: OrderedMap<Key, Piece>,
+    withdrawn: OrderedMap<u64, Withdrawn>,
     /// Errors of unpinning pieces, by file, until its owner's caller gets them.
-    failed: BTreeMap<FileId, GpuError>,
+    failed: OrderedMap<FileId, GpuError>,
     pinner: Box<dyn Pinner>,
 }
 
@@ -132,11 +132,11 @@ impl SystemMemory {
     /// No ranges yet.
     pub fn new(pinner: Box<dyn Pinner>) -> Self {
         Self {
-            ranges: BTreeMap::new(),
-            files: BTreeMap::new(),
-            pieces: BTreeMap::new(),
-            withdrawn: BTreeMap::new(),
-            failed: BTreeMap::new(),
+            ranges: OrderedMap::new(),
+            files: OrderedMap::new(),
+            pieces: OrderedMap::new(),
+            withdrawn: OrderedMap::new(),
+            failed: OrderedMap::new(),
             pinner,
         }
     }
@@ -193,7 +193,7 @@ impl SystemMemory {
                 let (device, inode) = facts.identity;
                 let id = (id, device, inode);
                 match self.files.entry(id) {
-                    std::collections::btree_map::Entry::Occupied(mut known) => {
+                    gpuvmk_ordered::Entry::Occupied(mut known) => {
                         let known = known.get_mut();
                         known.ranges.insert(iova);
                         let fd = Arc::new(backing.fd);
@@ -201,8 +201,8 @@ impl SystemMemory {
                         let spare = if writable { std::mem::replace(&mut known.fd, fd) } else { fd };
                         reaper::give_up(spare);
                     }
-                    std::collections::btree_map::Entry::Vacant(new) => {
-                        let ranges = BTreeSet::from([iova]);
+                    gpuvmk_ordered::Entry::Vacant(new) => {
+                        let ranges = OrderedSet::from([iova]);
                         new.insert(File { fd: Arc::new(backing.fd), ranges });
                     }
                 }

@@ -17,7 +17,7 @@
 //! that was shared is freed only when no process of the host has its file any more, in any way
 //! ([`OpenFiles`]). Until then its memory is withheld.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::abi::Handle;
@@ -32,6 +32,7 @@ use super::kernel::OpenFiles;
 use super::system::{Located, Place, SystemMemory};
 use crate::{Budget, GpuError, Progress, Renewal, Scrub};
 use gpuvmk_chip::addr::HostVram;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::Mapping;
 
@@ -126,9 +127,9 @@ impl Partition {
 /// All of them, by start.
 pub struct Vram {
     size: u64,
-    partitions: BTreeMap<u64, Partition>,
+    partitions: OrderedMap<u64, Partition>,
     /// The ranges that are being cleared, by start and size.
-    scrubs: BTreeMap<(u64, u64), VecDeque<ScrubRange>>,
+    scrubs: OrderedMap<(u64, u64), VecDeque<ScrubRange>>,
     /// System memory on its way back to the kernel.
     returns: Returns,
     open: Box<dyn OpenFiles>,
@@ -144,7 +145,7 @@ impl std::fmt::Debug for Vram {
 impl Vram {
     /// Room for partitions of `size` bytes together, whose files are watched by `open`.
     pub fn new(size: u64, open: Box<dyn OpenFiles>) -> Self {
-        let (partitions, scrubs, returns) = (BTreeMap::new(), BTreeMap::new(), Returns::default());
+        let (partitions, scrubs, returns) = (OrderedMap::new(), OrderedMap::new(), Returns::default());
         Self { size, partitions, scrubs, returns, open, next_key: 0 }
     }
 

@@ -1,11 +1,11 @@
 //! The pieces that the processor has begun to zero, and how far they are.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::budget;
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_host::clock::Clock;
+use gpuvmk_ordered::OrderedMap;
 
 /// A piece that was begun.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,13 +18,13 @@ pub(super) struct Begun {
 
 /// Pieces that were begun, by start and size, and the clock that ends turns.
 pub(super) struct ByHand {
-    pub begun: BTreeMap<(u64, u64), Begun>,
+    pub begun: OrderedMap<(u64, u64), Begun>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl Default for ByHand {
     fn default() -> Self {
-        Self { begun: BTreeMap::new(), clock: budget::monotonic() }
+        Self { begun: OrderedMap::new(), clock: budget::monotonic() }
     }
 }
 

@@ -28,7 +28,6 @@ mod rig;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +42,7 @@ use super::{GpuDriver, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 pub use gpuvmk_control_client::ScrubReport;
 use gpuvmk_host::reaper::{Account as Helper, Pending};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::SharedMemory;
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
@@ -71,7 +71,7 @@ pub struct EngineScrub {
     /// When a piece was last finished.
     progress: Instant,
     /// When pieces were begun that the driver zeroes by itself.
-    begun: BTreeMap<(u64, u64), Instant>,
+    begun: OrderedMap<(u64, u64), Instant>,
     /// Pieces that the processor has begun.
     by_hand: ByHand,
     /// Why our channel was stopped, if it was.
@@ -126,7 +126,7 @@ impl EngineScrub {
             listed: Vec::new(),
             account: Account::default(),
             progress: Instant::now(),
-            begun: BTreeMap::new(),
+            begun: OrderedMap::new(),
             by_hand: ByHand::default(),
             stopped: None,
             shown: None,

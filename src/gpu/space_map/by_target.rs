@@ -4,12 +4,12 @@
 //! Runs are sorted by the power of two that holds their length, then by their first bus address. Of each
 //! class those that begin in the range, or before it by less than the class's length, are near it.
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::run::Run;
 use crate::HostTarget;
 use gpuvmk_chip::addr::Iova;
+use gpuvmk_ordered::OrderedSet;
 
 /// Class, first bus address, first virtual address.
 pub(super) type Key = (u8, u64, u64);
@@ -19,7 +19,7 @@ const CLASSES: u8 = 64;
 /// The index of runs by target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByTarget {
-    keys: BTreeSet<Key>,
+    keys: OrderedSet<Key>,
     /// Bit for each class that has had a run since the index was empty.
     classes: u64,
 }

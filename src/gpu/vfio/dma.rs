@@ -6,12 +6,12 @@
     reason = "to tell the kernel of memory that a device writes is an unsafe call of vfio-ioctls"
 )]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vfio_ioctls::{VfioError, VfioOps};
 
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::dma::{MAX_MAPPINGS, MemoryOwner};
 use gpuvmk_pci::mapping::{MapError, Mapping};
 use gpuvmk_pci::{DmaError, DmaMapping};
@@ -22,7 +22,7 @@ const MOST: usize = 32_768;
 /// The card's view of memory.
 pub(super) struct Iommu {
     kernel: Arc<dyn VfioOps>,
-    mapped: BTreeMap<u64, Piece>,
+    mapped: OrderedMap<u64, Piece>,
     /// The owner of mappings that name none.
     own: MemoryOwner,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Iommu {
 impl Iommu {
     /// Nothing is mapped.
     pub(super) fn new(kernel: Arc<dyn VfioOps>) -> Self {
-        Self { kernel, mapped: BTreeMap::new(), own: MemoryOwner::new(MAX_MAPPINGS) }
+        Self { kernel, mapped: OrderedMap::new(), own: MemoryOwner::new(MAX_MAPPINGS) }
     }
 
     /// The owner of mappings that name none.
@@ -202,7 +202,7 @@ mod tests {
 
     #[derive(Default)]
     struct FakeKernel {
-        mapped: Mutex<BTreeMap<u64, usize>>,
+        mapped: Mutex<OrderedMap<u64, usize>>,
         full: bool,
     }
 

@@ -3,7 +3,6 @@
 //! Taking a function from its driver while a process uses it breaks that process, and with some drivers the
 //! whole kernel: NVIDIA's waits for ever, holding the bus's lock.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::path::Path;
 use rustix::fs::makedev;
 
 use super::sysfs::{PciDevice, Sysfs};
+use gpuvmk_ordered::OrderedSet;
 
 /// Major number of the nodes of NVIDIA's driver.
 const NVIDIA_MAJOR: u32 = 195;
@@ -49,14 +49,14 @@ pub fn holders(sysfs: &Sysfs, device: &PciDevice) -> Vec<Holder> {
     found
 }
 
-fn has_open(process: &Path, nodes: &BTreeSet<u64>) -> bool {
+fn has_open(process: &Path, nodes: &OrderedSet<u64>) -> bool {
     let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     // The link leads to the open file, whatever its path names by now.
     descriptors.flat_map(|entry| fs::metadata(entry.path())).any(|file| nodes.contains(&file.rdev()))
 }
 
 /// Numbers of the device nodes that belong to the function.
-fn nodes(sysfs: &Sysfs, device: &PciDevice) -> BTreeSet<u64> {
+fn nodes(sysfs: &Sysfs, device: &PciDevice) -> OrderedSet<u64> {
     let drm = numbers_in(&device.folder.join("drm"));
     // A sound card's folder has one for each of its nodes.
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();

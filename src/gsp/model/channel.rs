@@ -6,8 +6,6 @@
 
 mod state;
 
-use std::collections::BTreeMap;
-
 use crate::abi::status::Status;
 use crate::abi::values::{ChannelParameters, Id};
 use crate::model::config::GspConfig;
@@ -18,6 +16,7 @@ use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};
 
 /// Rings are addressed with 40 bits.
@@ -176,16 +175,16 @@ impl Wanted {
 /// All channels.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
-    table: BTreeMap<Token, Channel>,
+    table: OrderedMap<Token, Channel>,
     /// The channel in each slot of the back.
-    slots: BTreeMap<GuestChannel, Token>,
+    slots: OrderedMap<GuestChannel, Token>,
     /// Where the search for a free slot begins: behind the one used last, so that what comes late about a
     /// channel that is gone finds an empty slot and not its successor.
     next_slot: u16,
     /// Channels are held back all together (a suspend).
     held: bool,
     /// How far the rings of channels were read and written that were made anew and have not run since.
-    positions: BTreeMap<Token, (u32, u32)>,
+    positions: OrderedMap<Token, (u32, u32)>,
 }
 
 impl Channels {
@@ -392,7 +391,7 @@ impl Channels {
     }
 
     /// Notes how far rings were read and written that channels made anew go on with.
-    pub(super) fn set_positions(&mut self, positions: BTreeMap<Token, (u32, u32)>) {
+    pub(super) fn set_positions(&mut self, positions: OrderedMap<Token, (u32, u32)>) {
         self.positions = positions;
     }
 

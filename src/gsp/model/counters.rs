@@ -1,6 +1,6 @@
 //! Observation of a virtual GSP for operators: counters, and notes about unusual actions of a driver.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
 use crate::abi::status::Status;
@@ -8,6 +8,7 @@ use crate::abi::{Abi, names};
 use crate::model::error::Refused;
 use crate::model::error::SavedError;
 use gpuvmk_fifo_virt::Refusal;
+use gpuvmk_ordered::OrderedSet;
 
 /// Counters since the function was reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -142,7 +143,7 @@ impl fmt::Display for Note {
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     waiting: VecDeque<Note>,
-    told: BTreeSet<u64>,
+    told: OrderedSet<u64>,
 }
 
 impl Notes {

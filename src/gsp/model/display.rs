@@ -1,7 +1,6 @@
 //! The display engine behind firmware: what a driver sets up of it by messages, and the way to the engine
 //! itself, which is a unit of the register face.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::abi::status::Status;
@@ -10,6 +9,7 @@ use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::display::memory::INSTANCE_BYTES;
 use gpuvmk_chip::display::push::BYTES;
 use gpuvmk_chip::display::{ChannelName, HEADS, WINDOWS};
+use gpuvmk_ordered::OrderedMap;
 
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub trait DisplayEngine: std::fmt::Debug + Send + Sync {
 pub(super) struct Display {
     engine: Option<Arc<dyn DisplayEngine>>,
     /// Where push buffers are of channels that are to be made.
-    buffers: BTreeMap<ChannelName, Option<PhysicalAddress>>,
+    buffers: OrderedMap<ChannelName, Option<PhysicalAddress>>,
 }
 
 /// Where the push buffer is of a display channel that is to be made.
@@ -76,7 +76,7 @@ impl Display {
 
     /// Without an engine, and with push buffers of a saved state.
     pub(super) fn of_buffers(state: &[DisplayBufferState]) -> Result<Self, StateError> {
-        let buffers: BTreeMap<_, _> = state.iter().map(|one| (one.name, one.buffer)).collect();
+        let buffers: OrderedMap<_, _> = state.iter().map(|one| (one.name, one.buffer)).collect();
         let are_whole = state.iter().all(|one| {
             let DisplayBufferState { name, buffer } = *one;
             let is_there = ChannelName::new(name.kind, name.instance) == Some(name);

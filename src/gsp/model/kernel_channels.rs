@@ -9,8 +9,6 @@
 //! Not handled: a saved state does not have what they were told: they do not go on. A USERD in system memory
 //! is refused.
 
-use std::collections::BTreeMap;
-
 use crate::model::channel::{Begun, Channels};
 use crate::model::objects::{Id, Objects};
 use crate::model::robust_channel::{RobustChannelError, copy_error};
@@ -27,6 +25,7 @@ use gpuvmk_fifo_virt::{
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::gmmu::{GmmuRoot, GmmuTables};
 use gpuvmk_mmio_trap::aperture::{Mapping, Translation};
+use gpuvmk_ordered::OrderedMap;
 
 /// How much a piece of work is at most, of all channels together: less than a millisecond. What takes longest
 /// for its steps are lines of a byte that are far apart, and invalidations of page tables that have changed.
@@ -54,7 +53,7 @@ struct Own {
 /// All channels of the driver's kernel.
 #[derive(Debug, Default)]
 pub(super) struct KernelChannels {
-    all: BTreeMap<Token, Own>,
+    all: OrderedMap<Token, Own>,
     /// The one that was carried out last: others come before it.
     last: Option<Token>,
     left: KernelWork,

@@ -5,8 +5,6 @@
 //!
 //! Not handled: a saved state does not have them. Who waits is then told of by the event alone.
 
-use std::collections::BTreeMap;
-
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::values::FaultOfChannel;
@@ -14,6 +12,7 @@ use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_ordered::OrderedMap;
 
 /// `NvNotification`.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
@@ -31,8 +30,8 @@ const ERROR: u16 = 0xffff;
 /// The notifiers of all channels that have one, and the faults of all that had one.
 #[derive(Debug, Default)]
 pub(super) struct Notifiers {
-    places: BTreeMap<Token, PhysicalAddress>,
-    faults: BTreeMap<Token, FaultOfChannel>,
+    places: OrderedMap<Token, PhysicalAddress>,
+    faults: OrderedMap<Token, FaultOfChannel>,
 }
 
 impl Notifiers {

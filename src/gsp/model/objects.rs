@@ -6,8 +6,6 @@
 mod spaces;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 pub(super) use crate::abi::object_type::Type;
 use crate::abi::status::Status;
 pub(super) use crate::abi::values::Id;
@@ -15,6 +13,7 @@ use crate::model::token::Token;
 use gpuvmk_backend::ObjectUsage;
 use gpuvmk_chip::display::ChannelName;
 use gpuvmk_chip::{Engine, PhysicalAddress};
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 pub use state::{DeviceSpaceState, KindState, ObjectState};
 
 /// How many objects there may be, those of the firmware's own included.
@@ -58,7 +57,7 @@ pub(super) struct AddressSpace {
     /// Where they are, once it did.
     pub(super) page_directory: Option<PhysicalAddress>,
     /// Channels that use it.
-    pub(super) channels: BTreeSet<u32>,
+    pub(super) channels: OrderedSet<u32>,
 }
 
 /// What an object is.
@@ -142,7 +141,7 @@ pub(super) struct Object {
     pub(super) class: u32,
     pub(super) kind: Kind,
     parent: u32,
-    children: BTreeSet<u32>,
+    children: OrderedSet<u32>,
 }
 
 impl Object {
@@ -156,18 +155,18 @@ impl Object {
 #[derive(Debug)]
 pub(super) struct Objects {
     limits: ObjectLimits,
-    clients: BTreeMap<u32, BTreeMap<u32, Object>>,
+    clients: OrderedMap<u32, OrderedMap<u32, Object>>,
     total: usize,
     /// Objects that were refused for lack of room, since the last report.
     refused: u32,
     /// Address spaces that devices have of themselves, where they have page tables.
-    of_devices: BTreeMap<Id, AddressSpace>,
+    of_devices: OrderedMap<Id, AddressSpace>,
 }
 
 impl Objects {
     /// None yet.
     pub(super) const fn new(limits: ObjectLimits) -> Self {
-        Self { limits, clients: BTreeMap::new(), total: 0, refused: 0, of_devices: BTreeMap::new() }
+        Self { limits, clients: OrderedMap::new(), total: 0, refused: 0, of_devices: OrderedMap::new() }
     }
 
     /// How far they are from their limit.
@@ -196,7 +195,7 @@ impl Objects {
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &Object)> {
         let of = |(client, objects): (&u32, _)| (*client, objects);
-        self.clients.iter().map(of).flat_map(|(client, objects): (u32, &BTreeMap<u32, Object>)| {
+        self.clients.iter().map(of).flat_map(|(client, objects): (u32, &OrderedMap<u32, Object>)| {
             objects.iter().map(move |(handle, object)| (Id { client, handle: *handle }, object))
         })
     }
@@ -265,8 +264,8 @@ impl Objects {
             return Err(Status::InsertDuplicateName);
         }
         self.check_room(0)?;
-        let root = Object { class: 0, kind: Kind::Client, parent: 0, children: BTreeSet::new() };
-        self.clients.insert(handle, BTreeMap::from([(handle, root)]));
+        let root = Object { class: 0, kind: Kind::Client, parent: 0, children: OrderedSet::new() };
+        self.clients.insert(handle, OrderedMap::from([(handle, root)]));
         self.total = self.total.saturating_add(1);
         Ok(())
     }
@@ -280,7 +279,7 @@ impl Objects {
             space.channels.insert(id.handle);
         }
         client.get_mut(&parent).ok_or(Status::InvalidObjectParent)?.children.insert(id.handle);
-        client.insert(id.handle, Object { class, kind, parent, children: BTreeSet::new() });
+        client.insert(id.handle, Object { class, kind, parent, children: OrderedSet::new() });
         self.total = self.total.saturating_add(1);
         Ok(())
     }
@@ -324,10 +323,10 @@ impl Objects {
 }
 
 /// Handles of `root` and all that goes with it, children before parents.
-fn order(client: &BTreeMap<u32, Object>, root: u32) -> Vec<u32> {
+fn order(client: &OrderedMap<u32, Object>, root: u32) -> Vec<u32> {
     // A channel is reached twice, from its device and from its address space: the first time counts, and is
     // before the end of either.
-    let mut seen = BTreeSet::new();
+    let mut seen = OrderedSet::new();
     let mut done = Vec::new();
     let mut stack = vec![(root, false)];
     while let Some((handle, below)) = stack.pop() {

@@ -4,10 +4,9 @@
 //! Unlike there, nothing is allocated anew: the back has its channels, in their slots, and the guest's memory
 //! is as it was. So nothing is asked of the back.
 
-use std::collections::BTreeSet;
-
 use crate::abi::values::Host;
 use crate::abi::{self, VERSIONS};
+use gpuvmk_ordered::OrderedSet;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -195,7 +194,7 @@ impl Gsp {
 /// Checks that each channel has one object, that what runs has page tables, and that objects are of engines
 /// that their channel has.
 fn agree(check: Check, config: &GspConfig, objects: &Objects, channels: &Channels) -> Result<(), StateError> {
-    let mut named = BTreeSet::new();
+    let mut named = OrderedSet::new();
     for (id, object) in objects.iter() {
         let problem = |why: &str| format!("{:#x}:{:#x} {why}", id.client, id.handle);
         match &object.kind {

@@ -18,12 +18,12 @@
 pub mod limits;
 pub mod penalty;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::HangLimits;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_ordered::OrderedMap;
 
 /// Limit of the time that one sample counts for: if the sampling thread was late, it is unknown what happened
 /// meanwhile.
@@ -114,14 +114,14 @@ struct Watch {
 #[derive(Debug)]
 pub struct Watchdog {
     limits: HangLimits,
-    watches: BTreeMap<HostChannel, Watch>,
+    watches: OrderedMap<HostChannel, Watch>,
     last: Option<Duration>,
 }
 
 impl Watchdog {
     /// One that has seen nothing.
     pub const fn new(limits: HangLimits) -> Self {
-        Self { limits, watches: BTreeMap::new(), last: None }
+        Self { limits, watches: OrderedMap::new(), last: None }
     }
 
     /// The limits in force.

@@ -5,11 +5,11 @@
 //! a VM serves its penalty its doorbells wait; nothing is lost. With waits of at most `penalty_cap`, it can
 //! hang no more than once in that time.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::HangLimits;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_ordered::OrderedMap;
 
 /// Hangs and penalty of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Ledger {
     limits: HangLimits,
-    vms: BTreeMap<TenantId, Record>,
+    vms: OrderedMap<TenantId, Record>,
 }
 
 impl Ledger {
     /// An empty one.
     pub const fn new(limits: HangLimits) -> Self {
-        Self { limits, vms: BTreeMap::new() }
+        Self { limits, vms: OrderedMap::new() }
     }
 
     /// A channel of the VM hung. Returns how long the VM has to wait from now on.

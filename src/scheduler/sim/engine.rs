@@ -4,11 +4,12 @@
 //! Its work is the truth against which the scheduler's accounting is checked. Not modelled: prefetching of
 //! rings, work that waits for semaphores, and contention of engines for memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::sim::scenario::GpuModel;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 
 /// A piece of work.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ pub(super) struct Channel {
 }
 
 /// Channels by number.
-pub(super) type Channels = BTreeMap<HostChannel, Channel>;
+pub(super) type Channels = OrderedMap<HostChannel, Channel>;
 
 impl Channel {
     pub fn new(vm: TenantId, piece: Option<Duration>) -> Self {
@@ -99,7 +100,7 @@ pub(super) struct EngineModel {
     now: Duration,
     last_vm: Option<TenantId>,
     /// Channels that could run, in the order of turns.
-    runnable: BTreeSet<HostChannel>,
+    runnable: OrderedSet<HostChannel>,
     /// Jobs that were submitted and are not done.
     waiting: u64,
     /// Time in which it worked.
@@ -127,7 +128,7 @@ impl EngineModel {
             state: State::Idle,
             now: Duration::ZERO,
             last_vm: None,
-            runnable: BTreeSet::new(),
+            runnable: OrderedSet::new(),
             waiting: 0,
             busy: Duration::ZERO,
             idle_with_work: Duration::ZERO,

@@ -19,7 +19,7 @@ mod tests;
 mod vms;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use self::engine::{Channel, Channels, EngineModel, Job};
@@ -32,6 +32,7 @@ use crate::sim::scenario::Changed;
 use crate::sim::scenario::Scenario;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_ordered::OrderedMap;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -95,9 +96,9 @@ struct World<'a> {
     planned: u64,
     step: u64,
     step_due: Option<Duration>,
-    units: BTreeMap<Engine, Unit>,
+    units: OrderedMap<Engine, Unit>,
     channels: Channels,
-    lines: BTreeMap<HostChannel, Line>,
+    lines: OrderedMap<HostChannel, Line>,
     vms: Vec<SimVm>,
     random: fastrand::Rng,
 }
@@ -138,9 +139,9 @@ impl<'a> World<'a> {
             planned: 0,
             step: 0,
             step_due: None,
-            units: BTreeMap::new(),
+            units: OrderedMap::new(),
             channels: Channels::new(),
-            lines: BTreeMap::new(),
+            lines: OrderedMap::new(),
             vms,
             random: fastrand::Rng::with_seed(scenario.seed),
         };
@@ -232,7 +233,7 @@ impl<'a> World<'a> {
         let Some(change) = self.scheduler.decide(self.now) else { return };
         let (seen, times) = self.look();
         self.scheduler.cut(self.now, &seen, &times);
-        let runlist: std::collections::BTreeSet<_> = self.scheduler.runlist().into_iter().collect();
+        let runlist: gpuvmk_ordered::OrderedSet<_> = self.scheduler.runlist().into_iter().collect();
         for (number, channel) in &mut self.channels {
             let unit = self.lines.get(number).and_then(|line| self.units.get_mut(&line.engine));
             if let Some(unit) = unit {

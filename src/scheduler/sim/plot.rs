@@ -1,8 +1,7 @@
 //! A picture of shares over time, as SVG.
 
-use std::collections::BTreeMap;
-
-use plotters::prelude::*;
+use gpuvmk_charts::{Axis, ChartError, Layout, Line, Scale};
+use gpuvmk_ordered::OrderedMap;
 
 use super::report::Report;
 
@@ -11,47 +10,26 @@ const MAX_LINES: usize = 12;
 /// Width and height.
 const SIZE: (u32, u32) = (1000, 500);
 
-/// Why there is no picture.
-#[derive(Debug, thiserror::Error)]
-#[error("Cannot draw the picture: {0}")]
-pub struct PlotError(String);
+const LAYOUT: Layout = Layout { size: SIZE, margin: 10, labels: (40, 55), stroke: 2 };
 
 /// Percent of time that engines worked for each VM, over time: all kinds as SVG.
 ///
 /// # Errors
 /// The drawing library finds something wrong.
-pub fn svg(report: &Report) -> Result<String, PlotError> {
-    let mut text = String::new();
-    draw(report, &mut text).map_err(|error| PlotError(error.to_string()))?;
-    Ok(text)
-}
-
-fn draw(report: &Report, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+pub fn svg(report: &Report) -> Result<String, ChartError> {
     let lines = lines(report);
     let most = lines.iter().flat_map(|(_, course)| course).copied().fold(1.0, f64::max);
-    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(55)
-        .build_cartesian_2d(0.0..report.seconds, 0.0..most * 1.05)?;
-    chart.configure_mesh().x_desc("time in s").y_desc("share in percent").draw()?;
-    for (number, (name, course)) in lines.iter().enumerate() {
-        let color = Palette99::pick(number).to_rgba();
+    let line = |(name, course): (String, Vec<f64>)| {
         // Each step is drawn as one: a level line over its time.
         let steps = (0_u32..).zip(course).flat_map(|(step, share)| {
             let start = f64::from(step) * report.step;
-            [(start, *share), ((start + report.step).min(report.seconds), *share)]
+            [(start, share), ((start + report.step).min(report.seconds), share)]
         });
-        chart
-            .draw_series(LineSeries::new(steps, color.stroke_width(2)))?
-            .label(name.as_str())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
-    }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
-    root.present()?;
-    Ok(())
+        Line { name, points: steps.collect() }
+    };
+    let time = Axis { says: "time in s", scale: Scale::Even(0.0, report.seconds), whole: false };
+    let share = Axis { says: "share in percent", scale: Scale::Even(0.0, most * 1.05), whole: false };
+    gpuvmk_charts::lines(LAYOUT, time, share, &lines.into_iter().map(line).collect::<Vec<_>>())
 }
 
 /// Names and values of the lines.
@@ -59,7 +37,7 @@ fn lines(report: &Report) -> Vec<(String, Vec<f64>)> {
     if report.vms.len() <= MAX_LINES {
         return report.vms.iter().map(|vm| (vm.name.clone(), vm.course.clone())).collect();
     }
-    let mut kinds: BTreeMap<&str, (u32, Vec<f64>)> = BTreeMap::new();
+    let mut kinds: OrderedMap<&str, (u32, Vec<f64>)> = OrderedMap::new();
     for vm in &report.vms {
         let (count, sum) = kinds.entry(&vm.kind).or_insert_with(|| (0, vec![0.0; vm.course.len()]));
         *count = count.saturating_add(1);

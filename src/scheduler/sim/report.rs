@@ -146,7 +146,7 @@ fn vm_report(vm: &SimVm, scenario: &Scenario) -> VmReport {
     let kind = scenario.vms.get(vm.kind);
     let present = vm.present.unwrap_or_default();
     let first = kind.and_then(first_engine);
-    let of_first = |map: &std::collections::BTreeMap<Engine, Duration>| {
+    let of_first = |map: &gpuvmk_ordered::OrderedMap<Engine, Duration>| {
         first.and_then(|engine| map.get(&engine)).copied().unwrap_or_default()
     };
     VmReport {

@@ -1,6 +1,5 @@
 //! VMs of a run, and what really became of them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -11,6 +10,7 @@ use crate::share::Share;
 use crate::sim::scenario::Scenario;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_ordered::OrderedMap;
 
 /// A VM's number for the scheduler.
 pub(super) fn tenant(place: usize) -> TenantId {
@@ -34,13 +34,13 @@ pub(super) struct SimVm {
     /// How long work waited until an engine began with it, in microseconds.
     waits: Option<Histogram<u32>>,
     /// Time that engines worked for it.
-    pub worked: BTreeMap<Engine, Duration>,
+    pub worked: OrderedMap<Engine, Duration>,
     /// The same in each window of the run, all engines together.
     pub windows: Vec<Duration>,
     /// Time that the scheduler accounted.
-    pub accounted: BTreeMap<Engine, Duration>,
+    pub accounted: OrderedMap<Engine, Duration>,
     /// Time in which the scheduler saw that it had work on its first engine.
-    pub wanting: BTreeMap<Engine, Duration>,
+    pub wanting: OrderedMap<Engine, Duration>,
 }
 
 /// All VMs of a scenario.
@@ -66,10 +66,10 @@ pub(super) fn all(scenario: &Scenario) -> Vec<SimVm> {
                 submissions: 0,
                 done: 0,
                 waits: waits(),
-                worked: BTreeMap::new(),
+                worked: OrderedMap::new(),
                 windows: vec![Duration::ZERO; windows],
-                accounted: BTreeMap::new(),
-                wanting: BTreeMap::new(),
+                accounted: OrderedMap::new(),
+                wanting: OrderedMap::new(),
             });
             channel = channel.saturating_add(u16::try_from(kind.loads.len()).unwrap_or(u16::MAX));
         }

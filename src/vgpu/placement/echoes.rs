@@ -6,10 +6,10 @@
 //! them it sees at each place what was stored there: a driver that stores to one and loads from another at
 //! once is not served by this, and none is known.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::mapping::{Mapping, MemoryError};
 
 use super::words::{buffer, changed_words};
@@ -29,7 +29,7 @@ struct Echo {
 /// All echoes, by their offset in BAR3.
 #[derive(Debug, Default)]
 pub struct Echoes {
-    all: BTreeMap<u64, Echo>,
+    all: OrderedMap<u64, Echo>,
 }
 
 impl Echoes {

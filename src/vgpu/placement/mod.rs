@@ -31,7 +31,6 @@ mod surroundings;
 mod tables;
 mod words;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,6 +49,7 @@ use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request};
 use gpuvmk_chip::addr::{Gpa, GpuVa, PAGE_SIZE};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk_shadow_pagetable::MapRun;
@@ -105,7 +105,7 @@ pub struct PagePlacement {
 struct State {
     places: Places,
     /// Pages in which hardware reads USERDs, and how many.
-    userds: BTreeMap<u64, u32>,
+    userds: OrderedMap<u64, u32>,
     /// The VRAM that PRAMIN shows; empty: none.
     pramin: Range<u64>,
     /// The file was announced to the aggregator.

@@ -3,10 +3,10 @@
 //! A page has one home. A page of BAR3 that shows VRAM which has its home elsewhere is a copy of it
 //! ([`Place::is_copy`]): that is so of pages that hardware reaches by their address in VRAM (USERD).
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_ordered::OrderedMap;
 
 /// Where in BAR3 a page of VRAM is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct Part {
 /// All pages, by address in VRAM and by offset in BAR3.
 #[derive(Debug, Default)]
 pub struct Places {
-    by_vram: BTreeMap<u64, Place>,
-    by_offset: BTreeMap<u64, u64>,
+    by_vram: OrderedMap<u64, Place>,
+    by_offset: OrderedMap<u64, u64>,
 }
 
 impl Places {

@@ -1,11 +1,11 @@
 //! A piece of the host's memory that a card reaches as system memory, in place of a piece of its VRAM.
 
-use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::{GpuError, scrub};
 use gpuvmk_chip::addr::Iova;
+use gpuvmk_ordered::OrderedSet;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
 
@@ -25,7 +25,7 @@ pub(in crate::register) struct HostBacked {
     first: u64,
     file: OwnedFd,
     memory: Mapping,
-    mapped: BTreeSet<u64>,
+    mapped: OrderedSet<u64>,
 }
 
 impl HostBacked {
@@ -34,7 +34,7 @@ impl HostBacked {
         let file = create_memory_file(NAME, size)?;
         let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
             .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
-        Ok(Self { first, file, memory, mapped: BTreeSet::new() })
+        Ok(Self { first, file, memory, mapped: OrderedSet::new() })
     }
 
     pub(in crate::register) fn memory(&self) -> &Mapping {

@@ -1,12 +1,12 @@
 //! The memory that page tables of a card may name: ranges of bus addresses over files.
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::GpuError;
 use gpuvmk_chip::addr::{Iova, PAGE_SIZE};
 use gpuvmk_host::reaper;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_pci::dma::MemoryOwner;
 use gpuvmk_pci::mapping::{MapError, check_file};
 use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping};
@@ -32,7 +32,7 @@ struct Range {
 
 /// By first bus address; they do not overlap.
 #[derive(Debug, Default)]
-pub(super) struct Ranges(BTreeMap<u64, Range>);
+pub(super) struct Ranges(OrderedMap<u64, Range>);
 
 impl Ranges {
     /// Adds one.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Mutex;

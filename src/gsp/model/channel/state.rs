@@ -1,11 +1,10 @@
 //! The saved state of the channels.
 
-use std::collections::BTreeMap;
-
 use crate::abi::values::{ChannelParameters, Id};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{Chid, GuestChannel};
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
+use gpuvmk_ordered::OrderedMap;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -158,8 +157,8 @@ impl Channels {
         &self,
         rule: Check,
         state: &[PositionState],
-    ) -> Result<BTreeMap<Token, (u32, u32)>, StateError> {
-        let mut positions: BTreeMap<Token, (u32, u32)> = BTreeMap::new();
+    ) -> Result<OrderedMap<Token, (u32, u32)>, StateError> {
+        let mut positions: OrderedMap<Token, (u32, u32)> = OrderedMap::new();
         for PositionState { runlist, chid, get, put } in state {
             let token = Token { runlist: *runlist, chid: *chid };
             let ring = self.table.get(&token).and_then(|channel| channel.wanted.ring);

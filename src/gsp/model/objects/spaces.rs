@@ -3,20 +3,19 @@
 //! A name of one can stand for another client's, or for that which a device has of itself. The place of an
 //! address space is the full name of the object that holds it: its own, or the device's.
 
-use std::collections::BTreeSet;
-
 use super::{AddressSpace, Id, Kind, Object, Objects, Type};
 use crate::abi::status::Status;
 use crate::model::token::Token;
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_ordered::OrderedSet;
 
 /// The address space that a device has of itself before anything is known of it.
 static UNKNOWN: AddressSpace =
-    AddressSpace { external: false, of_device: false, page_directory: None, channels: BTreeSet::new() };
+    AddressSpace { external: false, of_device: false, page_directory: None, channels: OrderedSet::new() };
 
 impl Objects {
     /// Page directories of address spaces that channels use, each once.
-    pub(in super::super) fn directories(&self) -> BTreeSet<PhysicalAddress> {
+    pub(in super::super) fn directories(&self) -> OrderedSet<PhysicalAddress> {
         let of = |(_, object): (Id, &Object)| match &object.kind {
             Kind::AddressSpace(space) if !space.channels.is_empty() => space.page_directory,
             _ => None,

@@ -1,10 +1,9 @@
 //! The saved state of the objects.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use gpuvmk_chip::addr::{Chid, PAGE_SIZE};
 use gpuvmk_chip::display::ChannelName;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_ordered::{OrderedMap, OrderedSet};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +161,7 @@ impl KindState {
             Self::Device => Kind::Device,
             Self::Subdevice => Kind::Subdevice,
             Self::AddressSpace { external, page_directory, of_device } => {
-                let channels = BTreeSet::new();
+                let channels = OrderedSet::new();
                 Kind::AddressSpace(AddressSpace { external, of_device, page_directory, channels })
             }
             Self::Channel { runlist, chid, space } => Kind::Channel { token: Token { runlist, chid }, space },
@@ -236,7 +235,7 @@ impl Objects {
         let check = Check("objects");
         let most = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX).max(OWN);
         check.at_most("objects", state.len(), most(config.objects.total))?;
-        let mut clients: BTreeMap<u32, BTreeMap<u32, Object>> = BTreeMap::new();
+        let mut clients: OrderedMap<u32, OrderedMap<u32, Object>> = OrderedMap::new();
         let mut last = None;
         for ObjectState { client, handle, parent, class, kind } in state {
             let id = Id { client: *client, handle: *handle };
@@ -244,7 +243,7 @@ impl Objects {
             last = Some(id);
             let own = abi.place_of(&config.classes(), *class).map_or(Type::Client, |(own, _)| own);
             let object =
-                Object { class: *class, kind: kind.kind(own), parent: *parent, children: BTreeSet::new() };
+                Object { class: *class, kind: kind.kind(own), parent: *parent, children: OrderedSet::new() };
             clients.entry(*client).or_default().insert(*handle, object);
         }
         for (client, objects) in &mut clients {
@@ -256,7 +255,7 @@ impl Objects {
             clients,
             total: state.len(),
             refused: 0,
-            of_devices: BTreeMap::new(),
+            of_devices: OrderedMap::new(),
         })
     }
 }
@@ -275,7 +274,7 @@ fn connect(
     config: &GspConfig,
     abi: &Abi,
     client: u32,
-    objects: &mut BTreeMap<u32, Object>,
+    objects: &mut OrderedMap<u32, Object>,
 ) -> Result<(), StateError> {
     let all: Vec<_> = objects
         .iter()

@@ -1,7 +1,5 @@
 //! Objects and channels as they are kept: each with what a driver would have to say to allocate it.
 
-use std::collections::BTreeMap;
-
 use super::encoding::{Reader, Writer};
 use crate::abi::common::calls::MemoryListRequest;
 use crate::abi::common::classes::NV01_ROOT;
@@ -18,6 +16,7 @@ use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_ordered::OrderedMap;
 
 const CLIENT: u8 = 1;
 const DEVICE: u8 = 2;
@@ -138,7 +137,7 @@ fn write_channel(rm: &Rm, back: &dyn GspBackend, token: Token, space: u32, to: &
 pub(super) fn read(rm: &mut Rm, back: &dyn GspBackend, from: &mut Reader<'_>) -> Result<(), SavedError> {
     // The driver lets channels run again when it has put everything else in its place.
     rm.channels.hold(back, true).map_err(|_| SavedError::Meaningless("a hold of no channels"))?;
-    let mut positions = BTreeMap::new();
+    let mut positions = OrderedMap::new();
     // Each is checked before the next is read: a number that lies costs nothing.
     for _ in 0..from.u32()? {
         read_one(rm, back, from, &mut positions)?;
@@ -151,7 +150,7 @@ fn read_one(
     rm: &mut Rm,
     back: &dyn GspBackend,
     from: &mut Reader<'_>,
-    positions: &mut BTreeMap<Token, (u32, u32)>,
+    positions: &mut OrderedMap<Token, (u32, u32)>,
 ) -> Result<(), SavedError> {
     let tag = from.u8()?;
     let id = Id { client: from.u32()?, handle: from.u32()? };
