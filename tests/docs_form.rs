@@ -175,3 +175,54 @@ fn code_and_rows_may_be_long() {
     let text = format!("```toml\n{long}\n```\n| {cell} | {cell} | a \\| b |\n{}\n", "ü".repeat(120));
     assert_eq!(faults("a.md", &text), Vec::<String>::new());
 }
+
+/// Opening fences of code blocks in comments for documentation that rustdoc would take for tests.
+fn doc_tests(text: &str) -> usize {
+    let comments = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
+    });
+    let fences = comments.filter_map(|line| line.trim_start().strip_prefix("```"));
+    fences.step_by(2).filter(|kind| kind.trim() != "text").count()
+}
+
+/// How many are in the Rust files of a package, without those of packages in its folders.
+fn doc_tests_of(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| {
+        if path.is_dir() {
+            if path.join("Cargo.toml").exists() || path.ends_with("target") { 0 } else { doc_tests_of(&path) }
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            doc_tests(&fs::read_to_string(&path).unwrap())
+        } else {
+            0
+        }
+    };
+    entries.map(of).sum()
+}
+
+#[test]
+fn packages_without_doc_tests_say_so_and_others_do_not() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root: toml::Table = fs::read_to_string(tree.join("Cargo.toml")).unwrap().parse().unwrap();
+    let mut with = Vec::new();
+    for member in root["workspace"]["members"].as_array().unwrap() {
+        let folder = tree.join(member.as_str().unwrap());
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let lib = manifest.get("lib").and_then(toml::Value::as_table);
+        if lib.is_none() && !folder.join("src/lib.rs").exists() {
+            continue;
+        }
+        let asked = lib.and_then(|lib| lib.get("doctest")).and_then(toml::Value::as_bool).unwrap_or(true);
+        // The root's folder holds everything; its library is what is in `src` beside the rooms.
+        let has = doc_tests_of(&if folder == *tree { tree.join("src") } else { folder.clone() }) > 0;
+        assert_eq!(
+            asked,
+            has,
+            "`doctest` of {}: rustdoc reads a package for a second for nothing",
+            folder.display()
+        );
+        with.extend(has.then_some(folder));
+    }
+    assert!(!with.is_empty(), "none is found, where registers are declared by an example");
+}

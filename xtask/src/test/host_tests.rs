@@ -1,6 +1,6 @@
-//! The host's tests: cargo builds them, and as many of their programs run at a time as there are processors,
-//! since most wait for much of their time. What a program says comes in one piece when it has ended. Tests in
-//! documentation follow.
+//! The host's tests: cargo builds them, and one more of their programs runs at a time than there are
+//! processors, since most wait for much of their time. What a program says comes in one piece when it has
+//! ended. Tests in documentation follow.
 
 use std::collections::VecDeque;
 use std::env;
@@ -31,7 +31,7 @@ struct Program {
 pub fn run() -> Result<Vec<String>> {
     eprintln!("host tests");
     let programs = build()?;
-    let together = thread::available_parallelism().map_or(1, NonZero::get);
+    let together = thread::available_parallelism().map_or(1, NonZero::get).saturating_add(1);
     let mut failed = run_all(programs, together)?;
     let documentation = Command::new(cargo())
         .current_dir(source_tree())
