@@ -1,6 +1,7 @@
 //! A warp: its rows, and its lanes' groups, which converge at barriers.
 
 mod barriers;
+mod turns;
 mod words;
 
 use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK, THREAD_STATE_LAST};
@@ -292,37 +293,28 @@ impl Warp {
         }
     }
 
+    /// BSYNC: the running group, which stands behind it, waits for the others, or goes on with nobody to wait
+    /// for. Those who have yielded meet nobody there.
+    pub fn meet(&mut self, barrier: u8) {
+        let group = self.group.mask;
+        let participants = *self.barriers.seen_by(barrier, group);
+        let missing = participants & self.counted() & !group & !self.yielded;
+        if participants & group == 0 {
+            // One that names others is a called function's, until it restores it.
+            if !self.barriers.takes_excuse(barrier, group) {
+                self.park(Wait::Convergence(barrier));
+            }
+        } else if missing != 0 {
+            self.park(Wait::Convergence(barrier));
+        } else {
+            self.barriers.open(barrier, group, self.yielded);
+        }
+    }
+
     /// Removes lanes from a convergence barrier.
     pub fn leave(&mut self, barrier: u8, mask: u32) {
         *self.barriers.seen_by(barrier, mask) &= !mask;
         self.release();
-    }
-
-    /// Takes a group that may run.
-    fn next(&mut self) {
-        self.group = match self.words.hidden {
-            0 => self.ready.pop(),
-            hidden => {
-                let place = self.ready.iter().rposition(|group| group.mask & hidden == 0);
-                place.map(|place| self.ready.remove(place))
-            }
-        }
-        .unwrap_or(Group { pc: 0, mask: 0 });
-        self.yielded &= !self.group.mask;
-    }
-
-    /// Lets the group that waited longest run. The others get their turns, too.
-    pub fn rotate(&mut self) {
-        let hidden = self.words.hidden;
-        if let Some(oldest) = self.ready.iter().position(|group| group.mask & hidden == 0) {
-            let oldest = self.ready.remove(oldest);
-            if self.group.mask != 0 {
-                self.ready.push(self.group);
-                self.yielded |= self.group.mask;
-            }
-            self.group = oldest;
-            self.yielded &= !oldest.mask;
-        }
     }
 
     /// Whether other groups wait for their turn.
@@ -352,7 +344,7 @@ impl Warp {
                         index += 1;
                         continue;
                     }
-                    participants & self.counted()
+                    participants & self.counted() & !self.yielded
                 }
                 Wait::Lanes(mask) => mask & self.counted(),
                 // The CTA wakes them.
@@ -391,7 +383,8 @@ impl Warp {
             false
         });
         if let Wait::Convergence(barrier) = wait {
-            *self.barriers.seen_by(barrier, lanes) = 0;
+            let woken = groups.iter().fold(0, |all, group| all | group.mask);
+            self.barriers.open(barrier, woken, self.yielded);
         }
         self.ready.append(&mut groups);
     }

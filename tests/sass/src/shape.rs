@@ -14,6 +14,7 @@ mod places;
 mod recording;
 mod states;
 mod wary;
+mod yields;
 
 use gpuvmk_isa::{Arch, Operand, Word};
 
@@ -122,6 +123,13 @@ const SHAPES: &[Made] = &[
     ("generic_below_shared", generic::below_shared),
     ("generic_below_local", generic::below_local),
     ("generic_distributed", generic::distributed_shared),
+    ("yields_waited_for", yields::while_waited_for),
+    ("yields_sleep_waited_for", yields::sleep_while_waited_for),
+    ("yields_before", yields::before),
+    ("yields_sleep_before", yields::sleep_before),
+    ("yields_of_three", yields::of_three),
+    ("yields_gathered", yields::gathered),
+    ("yields_in_a_loop", yields::in_a_loop),
 ];
 
 const WARY: &[Made] = &[

@@ -91,13 +91,8 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
         }
         (O::Bsync, Detail::Barrier(barrier)) => {
             warp.group.pc = next;
-            let participants = *warp.barrier(barrier);
-            let missing = participants & warp.counted() & !warp.group.mask;
-            // One that names others is a called function's, until it restores it.
-            if mask != 0 && (missing != 0 || participants & warp.group.mask == 0) {
-                warp.park(Wait::Convergence(barrier));
-            } else if mask != 0 {
-                *warp.barrier(barrier) = 0;
+            if mask != 0 {
+                warp.meet(barrier);
             }
         }
         (O::Break, Detail::Barrier(barrier)) => {
@@ -112,13 +107,11 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
                 warp.park(Wait::Lanes(required));
             }
         }
-        (O::Yield, _) => {
+        (O::Yield | O::Nanosleep, _) => {
             warp.group.pc = next;
-            warp.rotate();
-        }
-        (O::Nanosleep, _) => {
-            warp.group.pc = next;
-            warp.rotate();
+            if mask != 0 {
+                warp.give_way();
+            }
         }
         (O::BmovToReg, Detail::Barrier(barrier)) => {
             let value = *warp.barrier(barrier);

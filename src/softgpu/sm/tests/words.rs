@@ -62,7 +62,7 @@ fn nothing_ends_or_begins_by_a_word() {
     warp.start(16, 0, 32, 0);
     warp.part(0x2000, 0xcccc_cccc);
     assert_eq!((warp.word(OPT_STACK), warp.word(MEXITED)), (Some(0x0200_0002), Some(0)));
-    warp.rotate();
+    warp.give_way();
     assert_eq!((warp.word(OPT_STACK), warp.word(FIRST + 1)), (Some(0), Some(0x3333_3333)));
 }
 
@@ -115,4 +115,34 @@ fn states_tell_who_runs_and_at_which_barrier_others_wait() {
     warp.park(Wait::Convergence(5));
     assert_eq!(states(&mut warp), [0xfffc, 0, 0, 0, 0]);
     assert_eq!(*warp.barrier(5), 0, "who has met at a barrier leaves nothing in it");
+}
+
+#[test]
+fn nobody_waits_at_a_barrier_for_lanes_that_have_yielded() {
+    let mut warp = warp(16);
+    warp.set_barrier(2);
+    warp.branch(0x2000, 0x000f);
+    warp.meet(2);
+    assert_eq!(warp.group.mask, 0xfff0, "others have yet to come");
+    warp.branch(0x3000, 0x0ff0);
+    warp.give_way();
+    assert_eq!(warp.group.mask, 0xf000, "who can run does before those wait no more");
+    warp.give_way();
+    assert_eq!((warp.group.mask, warp.group.pc), (0x000f, 0x2000));
+    warp.exit(0x000f);
+    assert_eq!(warp.group.mask, 0x0ff0, "who has yielded first");
+    warp.meet(2);
+    assert_eq!(warp.group.mask, 0x0ff0, "it goes on");
+    warp.set_barrier(2);
+    warp.give_way();
+    assert_eq!(warp.group.mask, 0xf000);
+    warp.meet(2);
+    assert_eq!(warp.group.mask, 0xf000, "the barrier is that of others now");
+}
+
+#[test]
+fn who_is_alone_and_yields_goes_on() {
+    let mut warp = warp(4);
+    warp.give_way();
+    assert_eq!((warp.group.mask, warp.word(FIRST + 1)), (0xf, Some(0)));
 }

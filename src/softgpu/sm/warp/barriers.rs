@@ -17,6 +17,8 @@ pub(super) struct Barriers {
     set: u16,
     /// What groups that have paused had set, with the register's number.
     kept: Vec<(u8, u32)>,
+    /// Lanes whom others left a barrier without, since they had yielded: they wait for nobody there.
+    excused: [u32; BARRIERS],
 }
 
 impl Barriers {
@@ -25,6 +27,27 @@ impl Barriers {
         self.registers = [0; BARRIERS];
         self.set = 0;
         self.kept.clear();
+        self.excused = [0; BARRIERS];
+    }
+
+    /// Lanes leave a barrier, which is 0 afterwards. Those of the others that have `yielded` need not wait there
+    /// any more.
+    pub fn open(&mut self, number: u8, lanes: u32, yielded: u32) {
+        let left = std::mem::take(self.seen_by(number, lanes)) & !lanes & yielded;
+        self.excused_at(number, left, 0);
+    }
+
+    /// Whether some of these lanes need not wait there; they need to the next time.
+    pub fn takes_excuse(&mut self, number: u8, lanes: u32) -> bool {
+        self.excused_at(number, 0, lanes) & lanes != 0
+    }
+
+    /// Changes who need not wait at a barrier, and gives who did not before.
+    fn excused_at(&mut self, number: u8, set: u32, clear: u32) -> u32 {
+        let excused = &mut self.excused[usize::from(number) % BARRIERS];
+        let before = *excused;
+        *excused = before & !clear | set;
+        before
     }
 
     fn register(&mut self, number: u8) -> &mut u32 {
@@ -45,6 +68,7 @@ impl Barriers {
             self.kept.push((number, before));
         }
         self.set &= !(1 << (number % 16));
+        self.excused_at(number, 0, value);
     }
 
     /// The register as lanes see it that run.
@@ -81,6 +105,20 @@ mod tests {
         *barriers.seen_by(2, 0x0003) = 0;
         assert_eq!(*barriers.seen_by(2, 0x00f0), 0x00f0);
         assert_eq!(*barriers.seen_by(2, 0xff00), 0x00f0, "who has none sees what is there");
+    }
+
+    #[test]
+    fn who_was_left_behind_waits_for_nobody_once() {
+        let mut barriers = Barriers::default();
+        barriers.set(4, 0x00ff, LIVE);
+        barriers.open(4, 0x000f, 0x0030);
+        assert_eq!(*barriers.seen_by(4, 0x00f0), 0);
+        assert!(!barriers.takes_excuse(4, 0x00c0), "these have not yielded");
+        barriers.set(4, 0x000f, LIVE);
+        assert!(barriers.takes_excuse(4, 0x0010), "others have it now, who wait for each other");
+        assert!(!barriers.takes_excuse(4, 0x0010));
+        barriers.set(4, 0x00f0, LIVE);
+        assert!(!barriers.takes_excuse(4, 0x0020), "they are to meet there anew");
     }
 
     #[test]

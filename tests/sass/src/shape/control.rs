@@ -82,6 +82,11 @@ pub(super) fn give_way() -> Word {
     word(0x946, WHEN, WAIT)
 }
 
+/// NANOSLEEP 100.
+pub(super) fn sleep() -> Word {
+    word(0x95d, 100 << 32 | WHEN, WAIT)
+}
+
 /// BMOV.32 d, barrier or word of the warp's state.
 pub(super) fn read_state(to: u8, number: u8) -> Word {
     word(0x355, d(to) | state(number), WAIT)

@@ -19,7 +19,7 @@ const ONE: u8 = FREE + 7;
 const COUNT: u8 = FREE + 8;
 const ZERO: u8 = FREE + 9;
 
-fn begin(asm: &mut Assembler) {
+pub(super) fn begin(asm: &mut Assembler) {
     asm.put(t::move_immediate(ZERO, 0));
     asm.put(t::move_immediate(ONE, 1));
     asm.put(c::write_state(TICKETS, ZERO));
@@ -35,7 +35,7 @@ fn take(asm: &mut Assembler) {
 }
 
 /// The same, stored with the stack of groups that did not go on.
-fn ticket(asm: &mut Assembler, what: &str) {
+pub(super) fn ticket(asm: &mut Assembler, what: &str) {
     take(asm);
     asm.store(&format!("{what}: ticket"), VALUE);
     states::stack(asm, &format!("{what}: "));
