@@ -30,8 +30,8 @@ impl Barriers {
         self.excused = [0; BARRIERS];
     }
 
-    /// Lanes leave a barrier, which is 0 afterwards. Those of the others that have `yielded` need not wait there
-    /// any more.
+    /// Lanes leave a barrier, which is 0 afterwards. Those of the others that have `yielded` need not wait
+    /// there any more.
     pub fn open(&mut self, number: u8, lanes: u32, yielded: u32) {
         let left = std::mem::take(self.seen_by(number, lanes)) & !lanes & yielded;
         self.excused_at(number, left, 0);
