@@ -143,14 +143,10 @@ mod tests {
             let mut fields = vec![layout.kind.bits(), layout.sass_version, layout.call_limit, layout.membar];
             fields.extend(layout.version_fields.into_iter().chain(layout.invalidate));
             fields.extend(layout.grid.into_iter().chain(layout.block).chain(layout.shared_config));
-            fields.extend(
-                layout
-                    .cluster
-                    .into_iter()
-                    .chain(layout.gpu_cluster)
-                    .flatten()
-                    .chain(layout.dependence_counter),
-            );
+            fields.extend(layout.cluster.into_iter().chain(layout.gpu_cluster).flatten());
+            if let Some(turn) = layout.turn {
+                fields.extend([turn.counter, turn.counter_kept, turn.held, turn.held_kept, turn.begins_anew]);
+            }
             fields.extend([layout.registers, layout.barriers].into_iter().chain(layout.program_offset));
             let mut numbers = vec![layout.shared, layout.program];
             numbers.extend(layout.local);

@@ -130,8 +130,8 @@ pub struct Grid {
     pub invalidate: [bool; 3],
     /// What is made visible at the end.
     pub membar: Membar,
-    /// The value of the dependence counter.
-    pub dependence: u32,
+    /// What keeps it from running begins anew when it has ended.
+    pub begins_anew: bool,
     /// Semaphores that are released at the end, in order.
     pub releases: Vec<Release>,
     /// What is done at the end with other blocks, in order.
@@ -246,7 +246,7 @@ impl Grid {
                 3 => Membar::Gpu,
                 value => return Err(Reserved { field: "CWD_MEMBAR_TYPE", value }),
             },
-            dependence: layout.dependence_counter.map_or(0, |bits| qmd.get_u32(bits)),
+            begins_anew: layout.turn.is_some_and(|fields| qmd.is_set(fields.begins_anew)),
             releases: releases.collect::<Result<_, _>>()?,
             dependents: dependents(qmd, layout)?,
         })

@@ -90,6 +90,21 @@ pub struct DependentFields {
     pub pointer: Bits,
 }
 
+/// Fields that say when a block runs: what the driver writes, and what the distributor keeps for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnFields {
+    /// DEPENDENCE_COUNTER.
+    pub counter: Bits,
+    /// HW_ONLY_DEPENDENCE_COUNTER.
+    pub counter_kept: Bits,
+    /// REQUIRE_SCHEDULING_PCAS.
+    pub held: Bits,
+    /// HW_ONLY_REQUIRE_SCHEDULING_PCAS.
+    pub held_kept: Bits,
+    /// SELF_COPY_ON_COMPLETION: what is kept begins anew when the grid has ended.
+    pub begins_anew: Bits,
+}
+
 /// The fields of one version that matter to whoever executes a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -105,8 +120,8 @@ pub struct Layout {
     pub sass_version: Bits,
     /// API_VISIBLE_CALL_LIMIT.
     pub call_limit: Bits,
-    /// DEPENDENCE_COUNTER, from 2.4 on.
-    pub dependence_counter: Option<Bits>,
+    /// When it runs, from 2.4 on: before, blocks have no counter, and nothing copies what holds them.
+    pub turn: Option<TurnFields>,
     /// CWD_MEMBAR_TYPE.
     pub membar: Bits,
     /// INVALIDATE_SHADER_DATA_CACHE, _INSTRUCTION_CACHE, _SHADER_CONSTANT_CACHE.
@@ -212,7 +227,7 @@ pub const V2_2: Layout = Layout {
     kind: Kind::IsQueue(bit(136)),
     sass_version: bits(1023, 1016),
     call_limit: bit(378),
-    dependence_counter: None,
+    turn: None,
     membar: bits(369, 368),
     invalidate: [bit(189), bit(190), bit(191)],
     grid: [bits(415, 384), bits(431, 416), bits(463, 448)],
@@ -242,7 +257,13 @@ pub const V2_3: Layout = Layout { version: (2, 3), program_offset: None, ..V2_2 
 /// Version 2.4, of Ampere and Ada.
 pub const V2_4: Layout = Layout {
     version: (2, 4),
-    dependence_counter: Some(bits(157, 151)),
+    turn: Some(TurnFields {
+        counter: bits(157, 151),
+        counter_kept: bits(1734, 1728),
+        held: bit(140),
+        held_kept: bit(1631),
+        begins_anew: bit(158),
+    }),
     // The second dependent block of this version has no pointer of its own in the header.
     dependents: &[DependentFields {
         enable: bit(141),
@@ -256,7 +277,13 @@ pub const V2_4: Layout = Layout {
 pub const V3_0: Layout = Layout {
     version: (3, 0),
     sass_version: bits(1663, 1656),
-    dependence_counter: Some(bits(157, 142)),
+    turn: Some(TurnFields {
+        counter: bits(157, 142),
+        counter_kept: bits(1967, 1952),
+        held: bit(140),
+        held_kept: bit(1855),
+        begins_anew: bit(158),
+    }),
     barriers: bits(767, 763),
     shared_config: [bits(567, 562), bits(662, 657), bits(574, 569)],
     local: [number(bits(759, 736)), number(bits(1623, 1600))],
@@ -277,7 +304,13 @@ pub const V4_0: Layout = Layout {
     kind: Kind::Type(bits(25, 23)),
     sass_version: bits(543, 536),
     call_limit: bit(568),
-    dependence_counter: Some(bits(15, 0)),
+    turn: Some(TurnFields {
+        counter: bits(15, 0),
+        counter_kept: bits(303, 288),
+        held: bit(30),
+        held_kept: bit(304),
+        begins_anew: bit(378),
+    }),
     membar: bits(1137, 1136),
     invalidate: [bit(605), bit(606), bit(607)],
     grid: [bits(1055, 1024), bits(1071, 1056), bits(1103, 1088)],
@@ -316,7 +349,13 @@ pub const V5_0: Layout = Layout {
     kind: Kind::Type(bits(153, 151)),
     sass_version: bits(455, 448),
     call_limit: bit(456),
-    dependence_counter: Some(bits(143, 128)),
+    turn: Some(TurnFields {
+        counter: bits(143, 128),
+        counter_kept: bits(207, 192),
+        held: bit(158),
+        held_kept: bit(31),
+        begins_anew: bit(341),
+    }),
     membar: bits(625, 624),
     invalidate: [bit(475), bit(476), bit(477)],
     grid: [bits(1279, 1248), bits(1295, 1280), bits(1327, 1312)],

@@ -7,6 +7,8 @@
 mod block;
 mod grid;
 pub mod layout;
+mod turn;
 
 pub use block::{ALIGNMENT, MAX_WORDS, Qmd};
 pub use grid::{Action, Asked, Bank, Dependent, Grid, Membar, Release, ReleaseSize, Reserved};
+pub use turn::{Act, Turn};

@@ -4,6 +4,7 @@
 mod busy;
 mod costs;
 mod crowd;
+mod graphs;
 mod kernels;
 mod latencies;
 mod planes;
@@ -25,7 +26,7 @@ use crate::options::Options;
 
 type Check = fn(&Rc<Context>) -> Result<Figures>;
 
-const CHECKS: [(&str, Check); 31] = [
+const CHECKS: [(&str, Check); 33] = [
     ("context", context),
     ("copy", copy),
     ("inside", inside),
@@ -37,6 +38,7 @@ const CHECKS: [(&str, Check); 31] = [
     ("cubin", cubin),
     ("streams", streams::streams),
     ("graph", kernels::graph),
+    ("graphs", graphs::graphs),
     ("product", kernels::product),
     ("reduction", kernels::reduction),
     ("atomics", kernels::atomics),
@@ -49,6 +51,7 @@ const CHECKS: [(&str, Check); 31] = [
     (BUSY, busy::run),
     ("allocations", costs::allocations),
     ("launches", costs::launches),
+    ("graph-launches", costs::graph_launches),
     ("table", table::small),
     ("table-full", table::full),
     ("crowd", crowd::full),
@@ -65,11 +68,12 @@ const FAULT: &str = "fault";
 const BUSY: &str = "busy";
 
 /// Those that are no part of all: the last ones are for others who count what they cost, or measure.
-const APART: [&str; 12] = [
+const APART: [&str; 13] = [
     FAULT,
     BUSY,
     "allocations",
     "launches",
+    "graph-launches",
     "table",
     "table-full",
     "crowd",

@@ -18,9 +18,6 @@ use crate::driver::{Context, DeviceMemory, Event, Module, PinnedMemory, Shape, S
 /// The longest that work waits for more of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Kernels of a graph: libcuda launches larger ones in a way that the software GPU does not follow.
-pub const MOST_NODES: usize = 16;
-
 /// Whether work waits until all of it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {

@@ -3,9 +3,9 @@
 //! of that process to the aggregator; and how long the first and the second program take to open the device,
 //! for which the driver boots the GPU.
 //!
-//! Three boots: a program that makes a context is followed by another such, by one that allocates memory
-//! often, and by one that launches often. What a boot has more than the first is what that cost. A fourth
-//! runs the papers' table in small sizes ([`table`]).
+//! Four boots: a program that makes a context is followed by another such, by one that allocates memory
+//! often, by one that launches often, and by one that launches a graph of many kernels. What a boot has more
+//! than the first is what that cost. A fifth runs the papers' table in small sizes ([`table`]).
 
 mod table;
 
@@ -25,6 +25,7 @@ use crate::workshop::Workshop;
 const NOTHING: &[&str] = &["cuda:checks=context", "cuda:checks=context"];
 const ALLOCATIONS: &[&str] = &["cuda:checks=context", "cuda:checks=allocations"];
 const LAUNCHES: &[&str] = &["cuda:checks=context", "cuda:checks=launches"];
+const GRAPHS: &[&str] = &["cuda:checks=context", "cuda:checks=graph-launches"];
 
 /// Requests to the aggregator that an allocation of 2 MiB may cost, given back.
 const MOST_OF_ALLOCATION: f64 = 20.0;
@@ -41,6 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let (nothing, opened) = boot("cuda-nothing", NOTHING)?;
     let (allocations, allocated) = boot("cuda-allocations", ALLOCATIONS)?;
     let (launches, launched) = boot("cuda-launches", LAUNCHES)?;
+    let (graphs, graph_launched) = boot("cuda-graphs", GRAPHS)?;
     let table = table::run(&workshop)?;
 
     let of = |boot: &Boot, count: f64, name: &str| -> Result<f64> {
@@ -53,8 +55,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let allocation = names.map(|name| of(&allocations, times, name));
     let times = count(&launched, "launches")?;
     let launch = names.map(|name| of(&launches, times, name));
+    let times = count(&graph_launched, "graph-launches")?;
+    let graph = names.map(|name| of(&graphs, times, name));
     let all = |values: [Result<f64>; 4]| values.into_iter().collect::<Result<Vec<f64>>>();
-    let (allocation, launch) = (all(allocation)?, all(launch)?);
+    let (allocation, launch, graph) = (all(allocation)?, all(launch)?, all(graph)?);
     let opens: Vec<f64> = opened.iter().filter_map(|result| figure(result, "init_ms")).collect();
     let limits = [
         ("requests for an allocation", allocation[3], MOST_OF_ALLOCATION),
@@ -67,7 +71,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
         .map(|(what, value, most)| format!("{value:.2} {what}, {most} are allowed"))
         .collect();
     println!("{:36} {}", "", names.map(|name| format!("{name:>10}")).concat());
-    for (what, values) in [("allocation of 2 MiB, given back", &allocation), ("launch", &launch)] {
+    for (what, values) in [
+        ("allocation of 2 MiB, given back", &allocation),
+        ("launch", &launch),
+        ("launch of a graph of 200 kernels", &graph),
+    ] {
         let values: String = values.iter().map(|value| format!("{value:10.2}")).collect();
         println!("{what:36} {values}");
     }
@@ -79,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
             "{}",
             json!({
                 "ok": ok, "allocation": named(&names, &allocation), "launch": named(&names, &launch),
-                "open_ms": opens, "table": table, "problems": problems,
+                "graph_launch": named(&names, &graph), "open_ms": opens, "table": table, "problems": problems,
             })
         );
     }

@@ -8,7 +8,7 @@ use gpuvmk_isa::Arch;
 use gpuvmk_sm::{Cause, Constants, Fault, Launch, LocalMemory};
 
 use super::ending;
-use super::launch::{self, GR_EXCEPTION};
+use super::launch::{Block, GR_EXCEPTION, Named};
 use super::state::State;
 use super::view::Global;
 use crate::engine::model::{Effects, Progress, Refusal, Run};
@@ -23,8 +23,17 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(in crate::class) struct Work {
     class: &'static ComputeClass,
-    waiting: VecDeque<u64>,
-    running: Option<(Grid, Option<gpuvmk_sm::Grid>)>,
+    waiting: VecDeque<Named>,
+    running: Option<Running>,
+}
+
+/// A grid under way.
+#[derive(Debug)]
+struct Running {
+    qmd: u64,
+    grid: Grid,
+    /// None for what is done at once.
+    blocks: Option<gpuvmk_sm::Grid>,
 }
 
 /// The instruction set of a class, if it is executed here.
@@ -54,9 +63,9 @@ fn constants(run: &Run<'_>, bank: Bank) -> Vec<u32> {
 }
 
 impl Work {
-    /// A launch of the QMD at this virtual address.
-    pub(super) fn new(class: &'static ComputeClass, qmd: u64) -> Self {
-        Self { class, waiting: VecDeque::from([qmd]), running: None }
+    /// What is done with a QMD, and what follows from it.
+    pub(super) fn new(class: &'static ComputeClass, named: Named) -> Self {
+        Self { class, waiting: VecDeque::from([named]), running: None }
     }
 
     /// Goes on until all is done or the engine has to pause.
@@ -67,14 +76,14 @@ impl Work {
         effects: &mut Effects,
     ) -> Result<Progress, Refusal> {
         loop {
-            if let Some((grid, running)) = &self.running {
-                if let Some(running) = running {
-                    match execute(run, self.class.sm, running)? {
+            if let Some(Running { qmd, grid, blocks }) = &self.running {
+                if let Some(blocks) = blocks {
+                    match execute(run, self.class.sm, blocks)? {
                         Progress::Done => {}
                         Progress::Paused => return Ok(Progress::Paused),
                     }
                 }
-                let next = ending::end(run, self.class, grid, effects)?;
+                let next = ending::end(run, self.class, (*qmd, grid), effects)?;
                 self.running = None;
                 if self.waiting.len().saturating_add(next.len()) > MAX_WAITING {
                     log::debug!("softgpu: more than {MAX_WAITING} QMDs wait for each other");
@@ -89,22 +98,19 @@ impl Work {
             if run.control.should_pause() {
                 return Ok(Progress::Paused);
             }
-            if let Some(qmd) = self.waiting.pop_front() {
-                let started = self.start(run, state, qmd)?;
-                // One that others count down runs when they have.
-                if started.0.dependence == 0 {
-                    self.running = Some(started);
-                }
+            if let Some(named) = self.waiting.pop_front() {
+                self.running = self.start(run, state, named)?;
             }
         }
     }
 
+    /// Does what is to be done with a QMD. Its grid, if it runs now.
     fn start(
         &self,
         run: &Run<'_>,
         state: &State,
-        qmd: u64,
-    ) -> Result<(Grid, Option<gpuvmk_sm::Grid>), Refusal> {
+        Named { qmd, act }: Named,
+    ) -> Result<Option<Running>, Refusal> {
         let Some(arch) = executed(self.class.sm) else {
             let ComputeClass { class, sm, .. } = self.class;
             run.not_executed.note(format_args!(
@@ -115,13 +121,17 @@ impl Work {
             ));
             return Err(Refusal::Robust(GR_EXCEPTION));
         };
-        let grid = launch::read(run, self.class, qmd)?;
+        let block = Block::read(run, self.class, qmd)?;
+        let grid = block.grid()?;
         if let Asked::Unknown(kind) = grid.asked {
             run.not_executed.note(format_args!("grids of type {kind} of {}", self.class.class.name));
             return Err(Refusal::Robust(GR_EXCEPTION));
         }
+        if !block.act(run, act)? {
+            return Ok(None);
+        }
         if grid.asked == Asked::Nothing || grid.grid.contains(&0) {
-            return Ok((grid, None));
+            return Ok(Some(Running { qmd, grid, blocks: None }));
         }
         let mut banks = Constants::default();
         for (number, bank) in grid.banks.iter().enumerate() {
@@ -142,19 +152,19 @@ impl Work {
             local_window: state.local_window(),
             local: LocalMemory { base, size, low: grid.local_low, high: grid.local_high },
         };
-        let mut running = gpuvmk_sm::Grid::new(launch).map_err(|error| {
+        let mut blocks = gpuvmk_sm::Grid::new(launch).map_err(|error| {
             log::debug!("softgpu: the QMD at {qmd:#x} is not launched: {error}");
             Refusal::Robust(GR_EXCEPTION)
         })?;
         if grid.asked == Asked::Together
-            && let Err(most) = running.gather()
+            && let Err(most) = blocks.gather()
         {
-            let blocks = running.blocks();
+            let count = blocks.blocks();
             run.not_executed
-                .note(format_args!("{blocks} blocks that wait for each other, but {most} at most"));
+                .note(format_args!("{count} blocks that wait for each other, but {most} at most"));
             return Err(Refusal::Robust(GR_EXCEPTION));
         }
-        Ok((grid, Some(running)))
+        Ok(Some(Running { qmd, grid, blocks: Some(blocks) }))
     }
 }
 

@@ -1,7 +1,8 @@
-//! From a QMD in memory to a grid that may run: what the compute work distributor reads and checks.
+//! From a QMD in memory to a grid that may run: what the compute work distributor reads, checks and keeps.
 
 use gpuvmk_chip::compute::{ComputeClass, OverLimit};
-use gpuvmk_chip::qmd::{Asked, Grid, MAX_WORDS, Qmd, Reserved};
+use gpuvmk_chip::qmd::layout::Layout;
+use gpuvmk_chip::qmd::{Act, Asked, Grid, MAX_WORDS, Qmd, Reserved};
 
 pub(super) use crate::engine::model::GR_EXCEPTION;
 use crate::engine::model::{Refusal, Run};
@@ -14,6 +15,8 @@ const HEAD_WORDS: usize = 64;
 enum Unfit {
     #[error("it has none of the versions that its class takes")]
     Version,
+    #[error("blocks of its version have no dependence counter")]
+    NoCounter,
     #[error(transparent)]
     Reserved(#[from] Reserved),
     #[error(transparent)]
@@ -27,8 +30,7 @@ fn sass_version(sm: u8) -> u8 {
     ((sm / 10) << 4) | (sm % 10)
 }
 
-fn examine(class: &ComputeClass, qmd: &Qmd) -> Result<Grid, Unfit> {
-    let layout = qmd.layout(class.layouts).ok_or(Unfit::Version)?;
+fn examine(class: &ComputeClass, qmd: &Qmd, layout: &Layout) -> Result<Grid, Unfit> {
     let grid = Grid::of(qmd, layout)?;
     if matches!(grid.asked, Asked::Grid | Asked::Together) {
         class.check(&grid)?;
@@ -41,27 +43,69 @@ fn examine(class: &ComputeClass, qmd: &Qmd) -> Result<Grid, Unfit> {
     Ok(grid)
 }
 
-/// Reads the QMD at `va`, and says what it describes.
-pub(super) fn read(run: &Run<'_>, class: &ComputeClass, va: u64) -> Result<Grid, Refusal> {
-    let mut bytes = [0; MAX_WORDS * 4];
-    let (head, rest) = bytes.split_at_mut(HEAD_WORDS * 4);
-    run.memory.read(va, head)?;
-    let words = |bytes: &[u8]| {
-        let mut words = [0; MAX_WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u32::from_le_bytes(*bytes);
+/// A QMD in memory, and what is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    /// Its virtual address.
+    pub(super) qmd: u64,
+    pub(super) act: Act,
+}
+
+/// A QMD as it was read.
+pub(super) struct Block<'a> {
+    class: &'a ComputeClass,
+    va: u64,
+    words: Qmd,
+    layout: &'static Layout,
+}
+
+impl<'a> Block<'a> {
+    /// Reads the QMD at `va`.
+    pub(super) fn read(run: &Run<'_>, class: &'a ComputeClass, va: u64) -> Result<Self, Refusal> {
+        let mut bytes = [0; MAX_WORDS * 4];
+        let (head, rest) = bytes.split_at_mut(HEAD_WORDS * 4);
+        run.memory.read(va, head)?;
+        let words = |bytes: &[u8]| {
+            let mut words = [0; MAX_WORDS];
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+                *word = u32::from_le_bytes(*bytes);
+            }
+            Qmd::from(words)
+        };
+        let layout = words(head).layout(class.layouts).ok_or_else(|| refused(class, va, Unfit::Version))?;
+        // A shorter block may end where memory does.
+        if layout.words > HEAD_WORDS {
+            run.memory.read(va.saturating_add(HEAD_WORDS as u64 * 4), rest)?;
         }
-        Qmd::from(words)
-    };
-    // A shorter block may end where memory does.
-    let long = words(head).layout(class.layouts).is_some_and(|layout| layout.words > HEAD_WORDS);
-    if long {
-        run.memory.read(va.saturating_add(HEAD_WORDS as u64 * 4), rest)?;
+        Ok(Self { class, va, words: words(&bytes), layout })
     }
-    examine(class, &words(&bytes)).map_err(|unfit| {
-        log::debug!("softgpu: {} launches the QMD at {va:#x}, but {unfit}", class.class.name);
-        Refusal::Robust(GR_EXCEPTION)
-    })
+
+    /// What it describes.
+    pub(super) fn grid(&self) -> Result<Grid, Refusal> {
+        examine(self.class, &self.words, self.layout).map_err(|unfit| refused(self.class, self.va, unfit))
+    }
+
+    /// Keeps in the block what keeps it from running after this. Returns whether it runs now.
+    pub(super) fn act(&self, run: &Run<'_>, act: Act) -> Result<bool, Refusal> {
+        let Some(fields) = &self.layout.turn else {
+            return match act {
+                Act::Copy | Act::Schedule => Ok(true),
+                Act::CountDown | Act::CountUp => Err(refused(self.class, self.va, Unfit::NoCounter)),
+            };
+        };
+        let turn = self.words.kept(fields).after(act, self.words.asked(fields));
+        let kept = self.words.clone().keeping(fields, turn);
+        let words = self.words.words().iter().zip(kept.words()).enumerate();
+        for (index, (_, word)) in words.filter(|(_, (before, word))| before != word) {
+            run.memory.write(self.va.saturating_add(index as u64 * 4), &word.to_le_bytes())?;
+        }
+        Ok(act != Act::CountUp && turn.has_come())
+    }
+}
+
+fn refused(class: &ComputeClass, va: u64, unfit: Unfit) -> Refusal {
+    log::debug!("softgpu: {} is given the QMD at {va:#x}, but {unfit}", class.class.name);
+    Refusal::Robust(GR_EXCEPTION)
 }
 
 #[cfg(test)]
@@ -70,12 +114,16 @@ mod tests {
     use gpuvmk_chip::compute;
     use gpuvmk_chip::qmd::layout::{V2_2, V4_0, V5_0};
 
-    fn ordinary(layout: &gpuvmk_chip::qmd::layout::Layout) -> Qmd {
+    fn ordinary(layout: &Layout) -> Qmd {
         let mut qmd = Qmd::new(layout).with(layout.registers, 16);
         for field in layout.grid.into_iter().chain(layout.block) {
             qmd = qmd.with(field, 1);
         }
         qmd
+    }
+
+    fn examine(class: &ComputeClass, qmd: &Qmd) -> Result<Grid, Unfit> {
+        super::examine(class, qmd, qmd.layout(class.layouts).ok_or(Unfit::Version)?)
     }
 
     fn class(sm: u8) -> &'static ComputeClass {

@@ -16,9 +16,10 @@ use gpuvmk_chip::compute::{self, ComputeClass};
 use gpuvmk_chip::gh100::methods::compute as methods;
 use gpuvmk_chip::gh100::methods::compute::SEND_SIGNALING_PCAS2_B::PCAS_ACTION;
 use gpuvmk_chip::gh100::methods::graphics::NV_PGRAPH_INTR;
+use gpuvmk_chip::qmd::Act;
 
 pub(super) use self::grid::Work;
-use self::launch::GR_EXCEPTION;
+use self::launch::{GR_EXCEPTION, Named};
 use self::state::State;
 use crate::engine::model::{Effects, Progress, Refusal, Run};
 
@@ -41,10 +42,7 @@ pub(super) struct Compute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {
     Nothing,
-    Launch,
-    /// Launches if the counter of the QMD is 0 then.
-    CountDown,
-    CountUp,
+    Do(Act),
     NotExecuted,
 }
 
@@ -52,16 +50,16 @@ fn signal(method: u16, data: u32) -> Option<Signal> {
     match method {
         methods::SEND_SIGNALING_PCAS_B => {
             let schedule = methods::SEND_SIGNALING_PCAS_B::SCHEDULE.is_set(data);
-            Some(if schedule { Signal::Launch } else { Signal::Nothing })
+            Some(if schedule { Signal::Do(Act::Schedule) } else { Signal::Nothing })
         }
         methods::SEND_SIGNALING_PCAS2_B => Some(match PCAS_ACTION.get(data) {
             PCAS_ACTION::NOP | PCAS_ACTION::INVALIDATE | PCAS_ACTION::PREFETCH => Signal::Nothing,
-            PCAS_ACTION::SCHEDULE
-            | PCAS_ACTION::INVALIDATE_COPY_SCHEDULE
-            | PCAS_ACTION::PREFETCH_SCHEDULE
-            | PCAS_ACTION::INVALIDATE_PREFETCH_COPY_SCHEDULE => Signal::Launch,
-            PCAS_ACTION::DECREMENT_DEPENDENCE => Signal::CountDown,
-            PCAS_ACTION::INCREMENT_DEPENDENCE => Signal::CountUp,
+            PCAS_ACTION::SCHEDULE | PCAS_ACTION::PREFETCH_SCHEDULE => Signal::Do(Act::Schedule),
+            PCAS_ACTION::INVALIDATE_COPY_SCHEDULE | PCAS_ACTION::INVALIDATE_PREFETCH_COPY_SCHEDULE => {
+                Signal::Do(Act::Copy)
+            }
+            PCAS_ACTION::DECREMENT_DEPENDENCE => Signal::Do(Act::CountDown),
+            PCAS_ACTION::INCREMENT_DEPENDENCE => Signal::Do(Act::CountUp),
             _ => Signal::NotExecuted,
         }),
         _ => None,
@@ -93,18 +91,9 @@ impl Compute {
         signal: Signal,
         effects: &mut Effects,
     ) -> Result<Progress, Refusal> {
-        let qmd = self.state.qmd();
         match signal {
             Signal::Nothing => Ok(Progress::Done),
-            Signal::Launch => self.launch(run, class, qmd, effects),
-            Signal::CountUp => {
-                ending::count(run, class, qmd, |counter| counter.wrapping_add(1))?;
-                Ok(Progress::Done)
-            }
-            Signal::CountDown => match ending::count(run, class, qmd, |counter| counter.saturating_sub(1))? {
-                0 => self.launch(run, class, qmd, effects),
-                _ => Ok(Progress::Done),
-            },
+            Signal::Do(act) => self.begin(run, class, Named { qmd: self.state.qmd(), act }, effects),
             Signal::NotExecuted => {
                 run.not_executed.note(format_args!("a PCAS action of {}", class.class.name));
                 let class = class.class.method_class();
@@ -131,17 +120,18 @@ impl Compute {
             return Some(Err(fault.into()));
         }
         let last = index.saturating_add(1) == words;
-        Some(if last { self.launch(run, class, address, effects) } else { Ok(Progress::Done) })
+        let named = Named { qmd: address, act: Act::Copy };
+        Some(if last { self.begin(run, class, named, effects) } else { Ok(Progress::Done) })
     }
 
-    fn launch(
+    fn begin(
         &mut self,
         run: &Run<'_>,
         class: &'static ComputeClass,
-        qmd: u64,
+        named: Named,
         effects: &mut Effects,
     ) -> Result<Progress, Refusal> {
-        self.work = Some(Box::new(Work::new(class, qmd)));
+        self.work = Some(Box::new(Work::new(class, named)));
         self.resume(run, effects)
     }
 

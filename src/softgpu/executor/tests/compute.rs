@@ -1,5 +1,6 @@
 //! Compute grids: machine code of our own kernels, launched as drivers do.
 
+mod graphs;
 mod groups;
 mod hostile;
 
@@ -211,43 +212,6 @@ fn a_dependent_grid_runs_behind() {
     let commands = fixture.place(SPIN.code, &launch);
     fixture.rig.run(&mut fixture.channel, &commands);
     assert_eq!(fixture.words(2 * DATA, 1), [9]);
-}
-
-/// As CUDA launches: first what comes behind the grid, which waits, then the grid, which counts it down.
-#[test]
-fn a_grid_with_a_dependence_counter_waits_until_it_is_counted_down() {
-    let mut fixture = Fixture::new();
-    let parameters = Parameters::default().pointer(BASE + DATA).word(10).word(5);
-    let mut launch = fixture.launch(&SPIN, Size3(1, 1, 1), Size3(32, 1, 1), &parameters);
-    let grid = launch.qmd.clone();
-    launch.qmd = grid.clone().with(V4_0.dependence_counter.unwrap(), 2);
-    let commands = fixture.place(SPIN.code, &launch);
-    fixture.rig.run(&mut fixture.channel, &commands);
-    assert_eq!(fixture.words(DATA, 32), [0; 32], "it counts 2");
-
-    let waiting = (BASE + QMD) >> 8;
-    let [dependent, _] = V4_0.dependents else { panic!("it has two") };
-    let ends: Vec<u8> = grid
-        .with(V4_0.kind.bits(), 1)
-        .with(dependent.enable, 1)
-        .with(dependent.action.unwrap(), 4)
-        .with(dependent.pointer, waiting)
-        .words()
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    fixture.rig.write(fixture.memory + QMD + 0x400, &ends);
-    for (method, data) in &mut launch.methods {
-        if *method == SEND_PCAS_A {
-            *data += 0x400 >> 8;
-        }
-    }
-    let again = words(&launch.methods);
-    fixture.rig.run(&mut fixture.channel, &again);
-    assert_eq!(fixture.words(DATA, 32), [0; 32], "it counts 1");
-    fixture.rig.run(&mut fixture.channel, &again);
-    let wanted: Vec<u32> = (0..32).map(|thread| spin::result(5 + thread, 10)).collect();
-    assert_eq!(fixture.words(DATA, 32), wanted);
 }
 
 #[test]

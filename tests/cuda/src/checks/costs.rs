@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::Result;
 
 use super::{Figures, SUMS, figures};
-use crate::driver::{Context, DeviceMemory, Module, Shape};
+use crate::driver::{Context, DeviceMemory, Graph, Module, Shape, Stream};
 
 /// Memory that is allocated, and given back.
 pub fn allocations(context: &Rc<Context>) -> Result<Figures> {
@@ -27,4 +27,21 @@ pub fn launches(context: &Rc<Context>) -> Result<Figures> {
     }
     context.synchronize()?;
     Ok(figures(&[("count", COUNT)]))
+}
+
+/// Launches of a graph of such kernels in a row.
+pub fn graph_launches(context: &Rc<Context>) -> Result<Figures> {
+    const COUNT: usize = 100;
+    const KERNELS: usize = 200;
+    let module = Module::load(context, CStr::from_bytes_with_nul(SUMS.as_bytes())?)?;
+    let kernel = module.kernel(c"vector_sum")?;
+    let stream = Stream::create(context)?;
+    let graph = Graph::take_down(context, &stream, || {
+        (0..KERNELS).try_for_each(|_| kernel.launch_in(&stream, Shape::row(1, 32), &[0; 4]))
+    })?;
+    for _ in 0..COUNT {
+        graph.launch_in(&stream)?;
+    }
+    stream.synchronize()?;
+    Ok(figures(&[("count", COUNT), ("kernels", KERNELS)]))
 }

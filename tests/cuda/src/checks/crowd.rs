@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Figures, words};
 use crate::driver::{Context, Event, Graph, Stream};
-use crate::gpu::{Clock, CudaGpu, MOST_NODES};
+use crate::gpu::{Clock, CudaGpu};
 
 /// A slot, of the GPU's nanoseconds.
 const SLOT: u64 = 1_000_000_000;
@@ -42,8 +42,8 @@ struct Ready {
     job: Job,
     areas: Vec<Area>,
     launches: Vec<Launch>,
-    /// All launches, piece by piece.
-    graphs: Vec<Graph>,
+    /// All launches.
+    graph: Graph,
 }
 
 /// Sizes for a card.
@@ -77,7 +77,7 @@ fn crowd(context: &Rc<Context>, size: Size) -> Result<Figures> {
         gpu.write(count, &[0; 4])?;
         gpu.stream.synchronize()?;
         clock.wait(number * SLOT);
-        let graphs = (ready.graphs.as_slice(), &stamp_graph);
+        let graphs = (&ready.graph, &stamp_graph);
         let rounds = keep_busy(context, &gpu.stream, graphs, Instant::now() + LAST)?;
         let ended = stamps_of(&mut gpu, (stamps, count))?;
         let ended: Vec<(u64, u64)> = ended.into_iter().zip(rounds).collect();
@@ -129,9 +129,8 @@ fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, size: Size) -> Result<Vec<R
             });
         }
         let launches = job.launches(&areas)?;
-        let pieces = launches.chunks(MOST_NODES);
-        let graphs = pieces.map(|piece| graph(context, gpu, piece)).collect::<Result<Vec<_>>>()?;
-        programs.push(Ready { program, job, areas, launches, graphs });
+        let graph = graph(context, gpu, &launches)?;
+        programs.push(Ready { program, job, areas, launches, graph });
     }
     Ok(programs)
 }
@@ -141,7 +140,7 @@ fn prepare(context: &Rc<Context>, gpu: &mut CudaGpu, size: Size) -> Result<Vec<R
 fn keep_busy(
     context: &Rc<Context>,
     stream: &Stream,
-    (round, stamp): (&[Graph], &Graph),
+    (round, stamp): (&Graph, &Graph),
     until: Instant,
 ) -> Result<Vec<u64>> {
     let mut queued: VecDeque<Event> = VecDeque::new();
@@ -164,7 +163,7 @@ fn keep_busy(
             continue;
         }
         for _ in 0..batch {
-            round.iter().try_for_each(|graph| graph.launch_in(stream))?;
+            round.launch_in(stream)?;
         }
         done += batch;
         stamp.launch_in(stream)?;

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::Figures;
 use super::table::micros;
 use crate::driver::{Context, DeviceMemory, Graph, PinnedMemory, Stream};
-use crate::gpu::{Clock, CudaGpu, MOST_NODES};
+use crate::gpu::{Clock, CudaGpu};
 
 /// Launches that are timed one by one.
 const SINGLE: u32 = 100;
 /// Launches in a row, as many as the queue takes.
 const ROW: usize = 400;
 /// Launches of a graph.
-const GRAPH: usize = MOST_NODES;
+const GRAPH: usize = 16;
 /// Streams that share launches.
 const STREAMS: usize = 4;
 
