@@ -16,19 +16,21 @@ mod copy_engine;
 mod decoder;
 mod memory;
 mod refusal;
+mod state;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
 pub use memory::{Invalidation, KernelMemory, NotGuests, Target};
 pub use refusal::Refusal;
+pub use state::KernelChannelState;
 
 use action::{Acquire, Action, Combine, Launch, Release};
 use decoder::{Decoded, Decoder};
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::gh100::methods::host::segment_base;
 use gpuvmk_chip::reduction::Operand;
-use gpuvmk_chip::stream::{GP_ENTRY1, GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2, RingEntry, opcode};
+use gpuvmk_chip::stream::{GP_ENTRY1, GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2, Method, RingEntry, opcode};
 use memory::{Access, Place};
 use transfer::Progress;
 
@@ -102,7 +104,8 @@ pub struct KernelChannel {
     segment_base: u64,
     segment: Option<Box<Segment>>,
     decoder: Decoder,
-    work: Option<Work>,
+    /// What is under way, and the method that began it.
+    work: Option<(Method, Work)>,
 }
 
 impl KernelChannel {
@@ -141,9 +144,9 @@ impl KernelChannel {
         }
         let mut access = Access::new(memory);
         loop {
-            if let Some(work) = self.work.take() {
+            if let Some((method, work)) = self.work.take() {
                 if let Some((outcome, left)) = carry_out(work, &mut access, budget)? {
-                    self.work = Some(left);
+                    self.work = Some((method, left));
                     return Ok(outcome);
                 }
                 continue;
@@ -160,16 +163,16 @@ impl KernelChannel {
                 Some(word) => match self.decoder.word(word)? {
                     Decoded::Nothing => {}
                     Decoded::EndSegment => self.segment = None,
-                    Decoded::Action(Action::Acquire(acquire)) => {
+                    Decoded::Action(method, Action::Acquire(acquire)) => {
                         budget.spend(ACTION);
-                        self.work = Some(Work::Acquire(acquire));
+                        self.work = Some((method, Work::Acquire(acquire)));
                     }
-                    Decoded::Action(Action::Launch(launch)) => {
+                    Decoded::Action(method, Action::Launch(launch)) => {
                         budget.spend(ACTION);
                         let transfer = launch.transfer.map(Progress::new);
-                        self.work = Some(Work::Launch { launch, transfer });
+                        self.work = Some((method, Work::Launch { launch, transfer }));
                     }
-                    Decoded::Action(Action::Invalidate(what)) => {
+                    Decoded::Action(_, Action::Invalidate(what)) => {
                         budget.spend(INVALIDATION);
                         access.memory().invalidate(what);
                     }

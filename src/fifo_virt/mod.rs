@@ -17,6 +17,7 @@ pub use channel::{Channel, Effect, Input, NotPlaced, Placed};
 pub use copied::{CopiedBytes, CopyMeter};
 pub use instance::{CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, engines_of};
 pub use kernel_channel::{
-    Budget, Invalidation, KernelChannel, KernelMemory, NotGuests, Outcome, Refusal, Target,
+    Budget, Invalidation, KernelChannel, KernelChannelState, KernelMemory, NotGuests, Outcome, Refusal,
+    Target,
 };
 pub use runlist::Runlist;

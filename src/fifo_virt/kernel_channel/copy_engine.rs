@@ -58,6 +58,25 @@ impl CopyEngine {
         }
     }
 
+    /// The state to save: methods with the last word of each that is not as it was at first, in their order.
+    pub fn state(&self) -> Vec<(u16, u32)> {
+        let first = Self::default();
+        let words = self.state.iter().zip(first.state.iter()).zip((FIRST_STATE..).step_by(4));
+        words.filter(|((word, first), _)| word != first).map(|((word, _), method)| (method, *word)).collect()
+    }
+
+    /// An engine in a saved state; none if no engine could have come into it.
+    pub fn from_state(state: &[(u16, u32)]) -> Option<Self> {
+        let mut engine = Self::default();
+        for (method, data) in state {
+            let known = gpuvmk_chip::methods::find(copy::METHODS, *method)?;
+            (data & !known.mask == 0).then_some(())?;
+            engine.set(*method, *data);
+        }
+        // In order, each once, and none as it was at first.
+        (engine.state() == state).then_some(engine)
+    }
+
     fn set(&mut self, method: u16, data: u32) {
         if let Some(word) = self.state.get_mut(place(method)) {
             *word = data;

@@ -1,5 +1,9 @@
 //! Words of commands become actions: the host unit's methods here, those of objects where they belong.
 
+mod state;
+
+pub use state::DecoderState;
+
 use super::action::{Acquire, Action, Combine, Condition, Launch, Release};
 use super::copy_engine::CopyEngine;
 use super::memory::Invalidation;
@@ -11,13 +15,15 @@ use gpuvmk_chip::nv::classes::{GP100_UVM_SW, Role};
 use gpuvmk_chip::reduction::Operand;
 use gpuvmk_chip::stream::{Command, Header, Method};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use serde::{Deserialize, Serialize};
 
 /// Words of the host unit's state, of which each method has one.
 const WORDS: usize = (host::ENGINE_METHODS / 4) as usize;
 
 /// What a subchannel is bound to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Object {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Object {
     /// Nothing yet.
     #[default]
     None,
@@ -58,8 +64,8 @@ impl Default for Decoder {
 pub enum Decoded {
     /// Goes on.
     Nothing,
-    /// Something is to be done before the next word.
-    Action(Action),
+    /// Something is to be done before the next word, which this method asks for.
+    Action(Method, Action),
     /// The rest of the segment does not count.
     EndSegment,
 }
@@ -84,10 +90,15 @@ impl Decoder {
                 Command::Illegal(_) => return Err(Refusal::Header(word)),
             }
         };
-        Ok(self.method(method)?.map_or(Decoded::Nothing, Decoded::Action))
+        let action = self.method(method)?;
+        Ok(action.map_or(Decoded::Nothing, |action| Decoded::Action(method, action)))
     }
 
-    fn method(&mut self, method: Method) -> Result<Option<Action>, Refusal> {
+    /// A method of the host unit, or of an object.
+    ///
+    /// # Errors
+    /// It is not carried out.
+    pub fn method(&mut self, method: Method) -> Result<Option<Action>, Refusal> {
         if method.method < host::ENGINE_METHODS {
             return self.host_method(method);
         }

@@ -25,6 +25,17 @@ impl Progress {
         Self { transfer, line: 0, element: 0 }
     }
 
+    /// A transfer of which these lines are done, and of the next these elements; none where nothing is left.
+    pub fn at(transfer: Transfer, (line, element): (u32, u32)) -> Option<Self> {
+        let progress = Self { transfer, line, element };
+        (!progress.is_done() && element < transfer.length).then_some(progress)
+    }
+
+    /// How many lines are done, and of the next how many elements.
+    pub const fn done(&self) -> (u32, u32) {
+        (self.line, self.element)
+    }
+
     /// True when nothing is left.
     pub const fn is_done(&self) -> bool {
         self.line >= self.transfer.lines || self.transfer.length == 0

@@ -9,6 +9,7 @@ mod gpu;
 use super::object_type::Type;
 use gpuvmk_chip::addr::Chid;
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, PhysicalAddress};
+use serde::{Deserialize, Serialize};
 
 pub use display::{ChannelPush, DisplayChannel, DisplayChannelParameters, InstanceMemory, Monitor};
 pub use gpu::{Graphics, Host, Identity, MemoryInfo, MemoryUnits, Multiprocessor, Names, PciIdentity};
@@ -114,7 +115,8 @@ pub struct ErrorLog {
 }
 
 /// The MMU fault that ended a channel's context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FaultOfChannel {
     /// `NV_PFAULT_FAULT_TYPE_*`.
     pub fault_type: u32,
@@ -184,8 +186,8 @@ pub struct ChannelParameters {
     pub ring: u64,
     /// Entries of the ring.
     pub entries: u32,
-    /// VRAM address of its USERD; none where that is not in VRAM.
-    pub userd: Option<u64>,
+    /// Where its USERD is; none where that is neither VRAM nor system memory.
+    pub userd: Option<PhysicalAddress>,
     /// Handle of its share of a group's contexts, or 0.
     pub share: u32,
     /// It has its group's engine.

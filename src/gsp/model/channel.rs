@@ -81,7 +81,7 @@ pub(super) struct Wanted {
     chid: Option<Chid>,
     engine: Engine,
     engines: EngineSet,
-    userd: u64,
+    userd: PhysicalAddress,
     ring: Option<(GpuVa, u8)>,
     /// The ring of a channel that the back does not have: its driver's kernel's.
     own_ring: Option<(GpuVa, u8)>,
@@ -92,7 +92,7 @@ pub(super) struct Wanted {
 pub(super) struct Begun {
     pub(super) id: Id,
     pub(super) space: u32,
-    pub(super) userd: u64,
+    pub(super) userd: PhysicalAddress,
     pub(super) engine: Engine,
     pub(super) ring: (GpuVa, u8),
 }
@@ -116,9 +116,16 @@ pub(super) fn check(config: &GspConfig, asked: &ChannelParameters) -> Result<Wan
     if chid.is_some_and(|chid| chid.0 >= config.hal.channels_per_runlist) {
         return Err(Status::InvalidArgument);
     }
-    let userd = userd.filter(|userd| userd.is_multiple_of(USERD_SIZE)).ok_or(Status::InvalidArgument)?;
-    if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
-        return Err(Status::InvalidAddress);
+    let userd =
+        userd.filter(|userd| userd.address.is_multiple_of(USERD_SIZE)).ok_or(Status::InvalidArgument)?;
+    match userd.aperture {
+        Aperture::Vram if userd.address.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) => {
+            return Err(Status::InvalidAddress);
+        }
+        Aperture::Vram => {}
+        // Hardware reads it in VRAM alone here.
+        _ if !is_drivers_own => return Err(Status::InvalidArgument),
+        _ => {}
     }
     if !entries.is_power_of_two() || entries.ilog2() > MAX_GPFIFO_ENTRIES_LOG2.into() {
         return Err(Status::InvalidArgument);
@@ -147,7 +154,7 @@ impl Wanted {
         chid: None,
         engine: Engine::Graphics,
         engines: EngineSet::empty(),
-        userd: 0,
+        userd: PhysicalAddress { aperture: Aperture::Vram, address: 0 },
         ring: None,
         own_ring: None,
     };
@@ -155,9 +162,7 @@ impl Wanted {
     /// Forgets how far the ring of an earlier channel with this USERD was read and written.
     pub(super) fn clear_userd(&self, back: &dyn GspBackend) -> Result<(), Status> {
         const _: () = assert!(USERD_GP_PUT == USERD_GP_GET + 4);
-        let address = self.userd.saturating_add(USERD_GP_GET);
-        let place = PhysicalAddress { aperture: Aperture::Vram, address };
-        back.write_memory(place, &[0; 8]).map_err(|_| Status::InvalidAddress)
+        back.write_memory(inside(self.userd, USERD_GP_GET), &[0; 8]).map_err(|_| Status::InvalidAddress)
     }
 
     /// The channel, if it is its driver's kernel's and can run, as an object with an address space.
@@ -218,7 +223,7 @@ impl Channels {
                     .map(GuestChannel)
                     .find(|slot| !self.slots.contains_key(slot))
                     .ok_or(Status::NoFreeFifos)?;
-                let Wanted { userd, engines, .. } = wanted;
+                let Wanted { userd: PhysicalAddress { address: userd, .. }, engines, .. } = wanted;
                 let context_of = context.filter(|_| engines.contains(Engine::Graphics.into()));
                 let context_of = context_of.and_then(|context| self.slot_with(context));
                 back.create_channel(
@@ -347,7 +352,7 @@ impl Channels {
     /// The channel of a doorbell token. A stopped one has no doorbell any more.
     pub(super) fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
         let channel = self.table.get(&token).filter(|channel| channel.state != State::Stopped)?;
-        channel.slot.map(|slot| DoorbellTarget { channel: slot, userd: channel.wanted.userd })
+        channel.slot.map(|slot| DoorbellTarget { channel: slot, userd: channel.wanted.userd.address })
     }
 
     /// The state of a channel that a suspension keeps. The position in its ring is in its USERD, as on
@@ -362,7 +367,7 @@ impl Channels {
         };
         let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
         let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
-        let engine_type = engine.nv2080_type();
+        let (engine_type, userd) = (engine.nv2080_type(), userd.address);
         Deferred { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
     }
 
@@ -407,12 +412,16 @@ impl Channels {
     }
 }
 
+/// A place in a USERD.
+pub(super) fn inside(userd: PhysicalAddress, offset: u64) -> PhysicalAddress {
+    PhysicalAddress { address: userd.address.saturating_add(offset), ..userd }
+}
+
 /// GP_GET and GP_PUT from the guest's memory. Invalid numbers mean a ring that cannot be continued.
-fn position(back: &dyn GspBackend, userd: u64, ring_log2: u8) -> (u32, u32) {
+fn position(back: &dyn GspBackend, userd: PhysicalAddress, ring_log2: u8) -> (u32, u32) {
     let word = |offset: u64| {
         let mut word = [0; 4];
-        let address = userd.saturating_add(offset);
-        let read = back.read_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &mut word);
+        let read = back.read_memory(inside(userd, offset), &mut word);
         read.ok().map(|()| u32::from_le_bytes(word)).filter(|place| place >> ring_log2 == 0)
     };
     match (word(USERD_GP_GET), word(USERD_GP_PUT)) {

@@ -6,10 +6,13 @@
 //! GSP, or the processor that rings, for as long as it likes. Such a channel may be told to wait for another
 //! one, or for a processor. So each that waits is looked at again when one has done something.
 //!
-//! Not handled: a saved state does not have what they were told: they do not go on. A USERD in system memory
-//! is refused.
+//! Their USERD may be in system memory.
 
-use crate::model::channel::{Begun, Channels};
+mod state;
+
+pub use state::{KernelChannelsState, OwnState};
+
+use crate::model::channel::{Begun, Channels, inside};
 use crate::model::objects::{Id, Objects};
 use crate::model::robust_channel::{RobustChannelError, copy_error};
 use crate::model::token::Token;
@@ -18,7 +21,7 @@ use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
 use gpuvmk_chip::channel_event::{FaultUnit, HostError, MmuFault, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk_chip::gmmu::Gmmu;
-use gpuvmk_chip::{Aperture, Engine, EngineSet, FaultReason, PhysicalAddress};
+use gpuvmk_chip::{Engine, EngineSet, FaultReason, PhysicalAddress};
 use gpuvmk_fifo_virt::{
     Budget, Invalidation, KernelChannel, KernelMemory, NotGuests, Outcome, Refusal, Target,
 };
@@ -43,8 +46,9 @@ struct Own {
     /// Its object, and the handle of its address space: where its page tables are may change.
     id: Id,
     space: u32,
-    userd: u64,
+    userd: PhysicalAddress,
     engine: Engine,
+    ring: (GpuVa, u8),
     channel: KernelChannel,
     /// It was told something that is not done.
     goes_on: bool,
@@ -93,9 +97,9 @@ impl KernelChannels {
 
     /// A channel begins, at the start of its ring.
     pub(super) fn begin(&mut self, token: Token, begun: Begun) {
-        let Begun { id, space, userd, engine, ring: (gpfifo, entries_log2) } = begun;
-        let channel = KernelChannel::new(gpfifo, entries_log2);
-        self.all.insert(token, Own { id, space, userd, engine, channel, goes_on: false });
+        let Begun { id, space, userd, engine, ring } = begun;
+        let channel = KernelChannel::new(ring.0, ring.1);
+        self.all.insert(token, Own { id, space, userd, engine, ring, channel, goes_on: false });
     }
 
     /// A channel is gone.
@@ -178,10 +182,7 @@ impl KernelChannels {
 
 impl Own {
     fn run(&mut self, memory: &mut Memory<'_>, budget: &mut Budget) -> Result<Outcome, Refusal> {
-        let place = |offset: u64| {
-            let address = self.userd.saturating_add(offset);
-            PhysicalAddress { aperture: Aperture::Vram, address }
-        };
+        let place = |offset| inside(self.userd, offset);
         let mut raw = [0; 4];
         let kind = gpuvmk_chip::AccessKind::Read;
         let refused = Refusal::Physical { address: place(USERD_GP_PUT), kind };

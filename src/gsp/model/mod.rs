@@ -49,7 +49,10 @@ pub use token::DoorbellTarget;
 pub mod saved_state {
     pub use super::channel::{ChannelState, ChannelsState, Phase, PositionState, RingState};
     pub use super::display::DisplayBufferState;
+    pub use super::kernel_channels::{KernelChannelsState, OwnState};
     pub use super::message::WaitingState;
+    pub use super::notifiers::NotifiersState;
     pub use super::objects::{DeviceSpaceState, KindState, ObjectState};
     pub use super::queue::{QueueRingState, QueuesState};
+    pub use super::shared_data::SharedDataState;
 }

@@ -2,17 +2,29 @@
 //! it makes a channel. Firmware writes there; the driver's kernel only wakes up who waits.
 //!
 //! A debugger of the driver's libraries asks for the fault that ended a channel's context.
-//!
-//! Not handled: a saved state does not have them. Who waits is then told of by the event alone.
 
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::values::FaultOfChannel;
+use crate::model::channel::Channels;
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 use gpuvmk_backend::GspBackend;
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::Chid;
 use gpuvmk_ordered::OrderedMap;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
+
+/// State of [`Notifiers`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotifiersState {
+    /// Runlist and number of each channel that has one, in their order, and where.
+    pub places: Vec<(u16, Chid, PhysicalAddress)>,
+    /// The same of those that a fault ended, and the fault.
+    pub faults: Vec<(u16, Chid, FaultOfChannel)>,
+}
 
 /// `NvNotification`.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
@@ -35,6 +47,23 @@ pub(super) struct Notifiers {
 }
 
 impl Notifiers {
+    /// The state to save.
+    pub(super) fn state(&self) -> NotifiersState {
+        let Self { places, faults } = self;
+        NotifiersState {
+            places: places.iter().map(|(token, place)| (token.runlist, token.chid, *place)).collect(),
+            faults: faults.iter().map(|(token, fault)| (token.runlist, token.chid, *fault)).collect(),
+        }
+    }
+
+    /// Those of a saved state, of these channels.
+    ///
+    /// # Errors
+    /// They are not of channels, each once and in their order.
+    pub(super) fn from_state(state: &NotifiersState, channels: &Channels) -> Result<Self, StateError> {
+        Ok(Self { places: by_token(&state.places, channels)?, faults: by_token(&state.faults, channels)? })
+    }
+
     /// A channel has its notifier there.
     pub(super) fn set(&mut self, token: Token, place: PhysicalAddress) {
         self.places.insert(token, place);
@@ -72,4 +101,20 @@ impl Notifiers {
     pub(super) fn fault(&self, token: Token) -> Option<FaultOfChannel> {
         self.faults.get(&token).copied()
     }
+}
+
+fn by_token<T: Copy>(
+    list: &[(u16, Chid, T)],
+    channels: &Channels,
+) -> Result<OrderedMap<Token, T>, StateError> {
+    let mut all: OrderedMap<Token, T> = OrderedMap::new();
+    for (runlist, chid, one) in list {
+        let token = Token { runlist: *runlist, chid: *chid };
+        let ascends = all.last_key_value().is_none_or(|(last, _)| *last < token);
+        Check("notifiers").that(ascends && channels.has(token), || {
+            format!("{token:?} is not in its place, or no channel")
+        })?;
+        all.insert(token, *one);
+    }
+    Ok(all)
 }

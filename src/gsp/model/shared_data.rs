@@ -2,10 +2,8 @@
 //! keeps up to date as long as one of them wants that. Of all that can be there, utilisation is.
 //!
 //! Firmware has no clock of its own here: it looks at each message, of which such a program sends many.
-//!
-//! Not handled: a saved state does not have the page. Utilisation is then not known until the driver boots
-//! firmware again.
 
+use serde::{Deserialize, Serialize};
 use zerocopy::{Immutable, IntoBytes};
 
 use gpuvmk_backend::{EngineTime, GspBackend};
@@ -24,6 +22,16 @@ const IN_PROGRESS: u64 = u64::MAX;
 struct Utilization {
     gpu: u8,
     memory: u8,
+}
+
+/// State of [`SharedData`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedDataState {
+    /// Bus address of the record about utilisation.
+    pub record: Option<u64>,
+    /// A program wants it.
+    pub is_wanted: bool,
 }
 
 /// A look at the engines.
@@ -45,6 +53,19 @@ pub(super) struct SharedData {
 }
 
 impl SharedData {
+    /// The state to save.
+    pub(super) fn state(&self) -> SharedDataState {
+        // A period begins anew: what engines had done by then is another back's account.
+        let Self { record, is_wanted, looks: _ } = *self;
+        SharedDataState { record, is_wanted }
+    }
+
+    /// The page of a saved state.
+    pub(super) fn from_state(state: &SharedDataState) -> Self {
+        let SharedDataState { record, is_wanted } = *state;
+        Self { record, is_wanted, ..Self::default() }
+    }
+
     /// The record is there from now on; nowhere for `None`.
     pub(super) fn set_record(&mut self, record: Option<u64>) {
         *self = Self { record, ..Self::default() };

@@ -16,14 +16,14 @@ use super::counters::Counters;
 use super::counters::Notes;
 use super::display::{Display, DisplayBufferState};
 use super::gsp::{Gsp, State};
-use super::kernel_channels::KernelChannels;
+use super::kernel_channels::{KernelChannels, KernelChannelsState};
 use super::message::{Assembly, WaitingState};
-use super::notifiers::Notifiers;
+use super::notifiers::{Notifiers, NotifiersState};
 use super::objects::{DeviceSpaceState, Id, Kind, Object, ObjectState, Objects};
 use super::queue::{Queues, QueuesState};
 use super::refusals::Refusals;
 use super::rm::Rm;
-use super::shared_data::SharedData;
+use super::shared_data::{SharedData, SharedDataState};
 
 /// State of a [`Gsp`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct GspState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_spaces: Vec<DeviceSpaceState>,
     /// What the driver said of the host. Since then, too.
-    #[serde(default, skip_serializing_if = "is_unsaid")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub host: Host,
     /// The entry of BAR2's root directory that the driver gave.
     pub bar2_entry: u64,
@@ -61,11 +61,20 @@ pub struct GspState {
     /// Where push buffers are of the display engine's channels that are to be made. Since there are heads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub display_buffers: Vec<DisplayBufferState>,
+    /// Channels of the driver's kernel. Since version 4, as what follows.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kernel_channels: KernelChannelsState,
+    /// Where the driver looks for errors of its channels.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub notifiers: NotifiersState,
+    /// What programs read without asking.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared_data: SharedDataState,
 }
 
-/// Nothing was said.
-fn is_unsaid(host: &Host) -> bool {
-    *host == Host::default()
+/// There is nothing to say.
+fn is_default<T: Default + PartialEq>(state: &T) -> bool {
+    *state == T::default()
 }
 
 /// What GSP does.
@@ -90,12 +99,9 @@ impl Gsp {
             abi,
             objects,
             channels,
-            // What they were told is not kept: they do not go on.
-            kernel_channels: _,
-            // Nor where drivers look for errors.
-            notifiers: _,
-            // Nor where programs read without asking.
-            shared_data: _,
+            kernel_channels,
+            notifiers,
+            shared_data,
             display,
             counters,
             // For operators, who count from when they look first.
@@ -130,6 +136,9 @@ impl Gsp {
             non_wpr_heap: *non_wpr_heap,
             kept: *kept,
             display_buffers: display.buffers(),
+            kernel_channels: kernel_channels.state(),
+            notifiers: notifiers.state(),
+            shared_data: shared_data.state(),
         }
     }
 
@@ -157,6 +166,9 @@ impl Gsp {
         objects.restore_device_spaces(&state.device_spaces, config.vram).map_err(inside)?;
         let channels = Channels::from_state(&state.channels, &config).map_err(inside)?;
         agree(check, &config, &objects, &channels)?;
+        let kernel_channels =
+            KernelChannels::from_state(&state.kernel_channels, &objects, &channels).map_err(inside)?;
+        let notifiers = Notifiers::from_state(&state.notifiers, &channels).map_err(inside)?;
         let queues = state.queues.as_ref().map(Queues::from_state).transpose().map_err(inside)?;
         Ok(Self {
             state: match state.phase {
@@ -171,9 +183,9 @@ impl Gsp {
                 abi,
                 objects,
                 channels,
-                kernel_channels: KernelChannels::default(),
-                notifiers: Notifiers::default(),
-                shared_data: SharedData::default(),
+                kernel_channels,
+                notifiers,
+                shared_data: SharedData::from_state(&state.shared_data),
                 display: Display::of_buffers(&state.display_buffers).map_err(inside)?,
                 counters: state.counters,
                 refusals: Refusals::default(),

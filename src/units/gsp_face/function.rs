@@ -70,7 +70,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
     ///
     /// No sink is connected to its interrupts, and no watcher to its windows. A sink that is connected gets
     /// the line's level. A message that was sent is not sent again. Stopped channels that were not reported
-    /// to the driver are reported now.
+    /// to the driver are reported now. Channels of the driver's kernel go on.
     ///
     /// # Errors
     /// See [`RestoreError`]. The back was not called then.
@@ -93,6 +93,8 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         core.tell_objects(back);
         function.perform(Effect::TellInterest);
         core.deliver();
+        function.start_worker();
+        core.go_on_later();
         Ok(function)
     }
 
@@ -191,6 +193,11 @@ impl<B: GspBackend> GspFunction<B> {
     /// The driver rang for its command queue.
     pub(super) fn commands(&self) {
         self.core.commands(&self.backend);
+        self.start_worker();
+    }
+
+    /// Sees to it that channels of the driver's kernel go on by themselves, if it has some.
+    fn start_worker(&self) {
         if !self.core.later.runs() && self.core.has_kernel_channels() {
             self.worker.start(&self.core.later, Weak::clone(&self.who));
         }

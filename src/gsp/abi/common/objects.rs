@@ -4,16 +4,17 @@
 use zerocopy::FromBytes;
 
 use super::object::{
-    ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE, NV_VASPACE_ALLOCATION_FLAGS,
-    NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE, NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS,
-    NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS, NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS_SIZE,
-    NV0080_ALLOC_PARAMETERS_SIZE, NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
+    ADDR_FBMEM, ADDR_SYSMEM, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
+    NV_MEMORY_DESC_PARAMS, NV_VASPACE_ALLOCATION_FLAGS, NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0005_ALLOC_PARAMETERS, NV50VAIO_CHANNELDMA_ALLOCATION_PARAMETERS,
+    NV50VAIO_CHANNELPIO_ALLOCATION_PARAMETERS_SIZE, NV0080_ALLOC_PARAMETERS_SIZE,
+    NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS, fixed_chid,
 };
 use crate::abi::common::classes::*;
 use crate::abi::status::Status;
 use crate::abi::table::{ClassParameters, Source, Type, classes};
 use crate::abi::values::{AddressSpaceParameters, ChannelParameters, DisplayChannelParameters};
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 
 /// Where they are known from.
 pub const SOURCE: Source = "open-gpu-kernel-modules sdk/nvidia/inc/class, nvos.h; nouveau gsp/rm/r535";
@@ -80,18 +81,27 @@ fn address_space(raw: &[u8]) -> Result<AddressSpaceParameters, Status> {
     })
 }
 
+/// Where memory is that a driver describes; none where that is neither VRAM nor system memory.
+pub fn physical(memory: &NV_MEMORY_DESC_PARAMS) -> Option<PhysicalAddress> {
+    let aperture = match memory.addressSpace {
+        ADDR_FBMEM => Aperture::Vram,
+        ADDR_SYSMEM => Aperture::SystemCoherent,
+        _ => return None,
+    };
+    Some(PhysicalAddress { aperture, address: memory.base })
+}
+
 /// What a channel is allocated with; versions have more at its end.
 pub fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
     let (parameters, _) =
         NV_CHANNEL_ALLOC_PARAMS::read_from_prefix(raw).map_err(|_| Status::InvalidParamStruct)?;
-    let userd = parameters.userdMem;
     Ok(ChannelParameters {
         space: parameters.hVASpace,
         engine: Engine::of_nv2080_type(parameters.engineType),
         chid: fixed_chid(parameters.flags),
         ring: parameters.gpFifoOffset,
         entries: parameters.gpFifoEntries,
-        userd: (userd.addressSpace == ADDR_FBMEM).then_some(userd.base),
+        userd: physical(&parameters.userdMem),
         share: 0,
         inherits_engine: false,
         inherits: false,

@@ -2,12 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::abi::common::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, NV_MEMORY_DESC_PARAMS};
+use crate::abi::common::object::{NV_CHANNEL_ALLOC_PARAMS, NV_MEMORY_DESC_PARAMS};
 use crate::abi::common::objects;
 use crate::abi::status::Status;
 use crate::abi::table::{ClassParameters, Type, classes};
 use crate::abi::values::ChannelParameters;
-use gpuvmk_chip::{Aperture, Engine, PhysicalAddress, layout};
+use gpuvmk_chip::{Engine, PhysicalAddress, layout};
 
 pub const NV01_MEMORY_VIRTUAL: u32 = 0x0070;
 pub const NV2081_BINAPI: u32 = 0x2081;
@@ -60,8 +60,6 @@ gpuvmk_chip::fields! {
     }
 }
 
-/// `addressSpace`: system memory.
-const ADDR_SYSMEM: u32 = 1;
 /// Bytes of an `NvNotification`.
 const NV_NOTIFICATION_SIZE: u64 = 16;
 
@@ -125,12 +123,7 @@ fn channel(raw: &[u8]) -> Result<ChannelParameters, Status> {
 
 /// Where a channel's notifier of errors is; nowhere without one.
 fn notifier(memory: &NV_MEMORY_DESC_PARAMS) -> Option<PhysicalAddress> {
-    let aperture = match memory.addressSpace {
-        ADDR_SYSMEM => Aperture::SystemCoherent,
-        ADDR_FBMEM => Aperture::Vram,
-        _ => return None,
-    };
-    (memory.size >= NV_NOTIFICATION_SIZE).then_some(PhysicalAddress { aperture, address: memory.base })
+    objects::physical(memory).filter(|_| memory.size >= NV_NOTIFICATION_SIZE)
 }
 
 fn group(raw: &[u8]) -> Result<(u32, Option<Engine>), Status> {

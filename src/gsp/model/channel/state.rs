@@ -1,14 +1,14 @@
 //! The saved state of the channels.
 
 use crate::abi::values::{ChannelParameters, Id};
-use gpuvmk_chip::Engine;
-use gpuvmk_chip::addr::{Chid, GuestChannel};
+use gpuvmk_chip::addr::{Chid, GpuVa, GuestChannel};
 use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_ordered::OrderedMap;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
-use super::{Channel, Channels, State, Wanted, check};
+use super::{Begun, Channel, Channels, State, Wanted, check};
 use crate::model::GspConfig;
 use crate::model::token::Token;
 
@@ -38,8 +38,11 @@ pub struct ChannelState {
     pub slot: Option<GuestChannel>,
     /// Its engine.
     pub engine: Engine,
-    /// VRAM address of its USERD.
+    /// Address of its USERD.
     pub userd: u64,
+    /// It is one of system memory, and not of VRAM. Since version 4.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub userd_in_system: bool,
     /// What it shares its graphics context by: client and handle of a share of its group's, or of the group.
     #[serde(default)]
     pub context: Option<(u32, u32)>,
@@ -93,14 +96,15 @@ impl Channels {
         let channel = |(token, channel): (&Token, &Channel)| {
             let Channel { slot, wanted, context, state } = *channel;
             // Its number is known by now, and the engines are those of its runlist.
-            // What its driver's kernel told it is not kept: such a channel does not go on.
+            // What its driver's kernel told it is kept elsewhere, with its ring.
             let Wanted { runlist: _, chid: _, engine, engines: _, userd, ring, own_ring: _ } = wanted;
             ChannelState {
                 runlist: token.runlist,
                 chid: token.chid,
                 slot,
                 engine,
-                userd,
+                userd: userd.address,
+                userd_in_system: userd.aperture != Aperture::Vram,
                 context: context.map(|Id { client, handle }| (client, handle)),
                 ring: ring.map(|(address, entries_log2)| RingState { address: address.0, entries_log2 }),
                 phase: match state {
@@ -170,9 +174,27 @@ impl Channels {
         Ok(positions)
     }
 
+    /// True when there is such a channel.
+    pub(in super::super) fn has(&self, token: Token) -> bool {
+        self.table.contains_key(&token)
+    }
+
     /// True when the channel has a ring.
     pub(in super::super) fn has_ring(&self, token: Token) -> bool {
         self.table.get(&token).is_some_and(|channel| channel.wanted.runs())
+    }
+
+    /// A channel as one of its driver's kernel: that object, with a ring; none if it is none that could be.
+    pub(in super::super) fn begun(
+        &self,
+        token: Token,
+        id: Id,
+        space: u32,
+        ring: (GpuVa, u8),
+    ) -> Option<Begun> {
+        let wanted = self.table.get(&token)?.wanted;
+        let wanted = Wanted { own_ring: Some(ring), ..wanted };
+        wanted.begun(id, space).filter(|_| !wanted.runs())
     }
 
     /// All of them.
@@ -184,13 +206,16 @@ impl Channels {
 /// The channel, as the driver would have to ask for it, if it can.
 fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Channel> {
     let log2 = saved.ring.as_ref().map_or(0, |ring| u32::from(ring.entries_log2));
+    let aperture = if saved.userd_in_system { Aperture::SystemCoherent } else { Aperture::Vram };
     let parameters = ChannelParameters {
         space: 0,
         engine: Some(saved.engine),
         chid: Some(token.chid),
         ring: saved.ring.as_ref().map_or(0, |ring| ring.address),
         entries: 1u32.checked_shl(log2).filter(|_| log2 <= MAX_GPFIFO_ENTRIES_LOG2.into())?,
-        userd: Some(saved.userd),
+        userd: Some(PhysicalAddress { aperture, address: saved.userd }),
+        // Only those have it there.
+        is_drivers_own: saved.userd_in_system,
         ..ChannelParameters::default()
     };
     let wanted = check(config, &parameters).ok()?;

@@ -242,7 +242,7 @@ fn channel_parameters(space: u32, kept: &Deferred) -> ChannelParameters {
         chid: Some(kept.chid),
         ring: kept.ring,
         entries: 1 << kept.ring_log2,
-        userd: Some(kept.userd),
+        userd: Some(PhysicalAddress { aperture: Aperture::Vram, address: kept.userd }),
         ..ChannelParameters::default()
     }
 }

@@ -119,7 +119,7 @@ const EACH: u32 = 64;
 
 pub struct Driver {
     pub gsp: Gsp,
-    config: GspConfig,
+    pub config: GspConfig,
     pub back: FakeGspBack,
     pages: Vec<u64>,
     write: u32,
@@ -318,11 +318,16 @@ impl Driver {
 
     /// All that channels of the driver's kernel can do now.
     pub fn kernel_work(&mut self, now: u64) -> Vec<Effect> {
-        let mut effects = self.gsp.kernel_work(&self.back, now);
-        while self.gsp.kernel_left() == KernelWork::More {
+        let mut effects = Vec::new();
+        loop {
+            if RESTORES.get().is_some() && self.gsp.has_kernel_channels() {
+                self.restore();
+            }
             effects.extend(self.gsp.kernel_work(&self.back, now));
+            if self.gsp.kernel_left() != KernelWork::More {
+                return effects;
+            }
         }
-        effects
     }
 
     /// Reads everything from the message queue as nouveau does; events are kept apart.

@@ -54,6 +54,11 @@ impl<B: GspBackend> Core<B> {
         locked(&self.processor).gsp.has_kernel_channels()
     }
 
+    /// What such channels have left goes on by itself.
+    pub fn go_on_later(&self) {
+        self.later.tell(locked(&self.processor).gsp.kernel_left());
+    }
+
     /// Carries out what such channels were told, for a moment.
     fn kernel_work(&self, back: &B, processor: &mut Processor<B>) {
         let begun = self.face.now();

@@ -29,7 +29,7 @@ use gpuvmk_host::clock::Clock;
 #[serde(deny_unknown_fields)]
 pub struct GspFaceState {
     /// Version of all of it.
-    pub version: Version<1, 3>,
+    pub version: Version<1, 4>,
     /// The chip. Since version 2; there was one before.
     #[serde(default = "first_chip")]
     pub chip: String,

@@ -49,29 +49,49 @@ fn semaphore(offset: u64, payload: u32, execute: u32) -> Vec<u32> {
     vec![header(SEC_OP::INC_METHOD, 0, host::SEM_ADDR_LO, 5), low, high, payload, 0, execute]
 }
 
-#[test]
-fn wait_is_over_without_another_doorbell_and_the_thread_ends_with_the_function() {
-    let gpu = Gpu::new();
-    let mut driver = Driver::booted(&gpu);
+/// A driver with a channel that waits for a semaphore, behind which it writes another.
+fn waits(gpu: &Gpu) -> Driver<'_> {
+    let mut driver = Driver::booted(gpu);
     driver.speak_nvidia();
     driver.open();
-    map(&gpu);
+    map(gpu);
     driver.kernel_channel(7, USERD, PAGE);
     let commands = [semaphore(AWAITED, 3, 0), semaphore(DONE, 9, 1)].concat();
-    put(&gpu, COMMANDS, &commands);
+    put(gpu, COMMANDS, &commands);
     let entry = RingEntry::segment(PAGE + COMMANDS, commands.len() as u32);
-    put(&gpu, 0, &[entry as u32, (entry >> 32) as u32]);
+    put(gpu, 0, &[entry as u32, (entry >> 32) as u32]);
     gpu.back.put_vram(USERD + 0x8c, &1u32.to_le_bytes());
     gpu.wr(0xbb_0090, 1 << 16 | 7);
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(gpu.back.vram_word(PAGE_VRAM + DONE), 0, "what is waited for has not come");
+    driver
+}
 
-    put(&gpu, AWAITED, &[3]);
+/// Writes what is waited for.
+fn end_the_wait(gpu: &Gpu) {
+    put(gpu, AWAITED, &[3]);
     let start = Instant::now();
     while gpu.back.vram_word(PAGE_VRAM + DONE) != 9 {
         assert!(start.elapsed() < Duration::from_secs(20), "the wait is not over");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn wait_is_over_without_another_doorbell_and_the_thread_ends_with_the_function() {
+    let gpu = Gpu::new();
+    let mut driver = waits(&gpu);
+    end_the_wait(&gpu);
     driver.free(CHANNEL + 7);
     drop(gpu);
+}
+
+#[test]
+fn wait_goes_on_in_the_function_that_is_restored() {
+    let gpu = Gpu::new();
+    let _ = waits(&gpu);
+    gpu.back.calls();
+    let restored = gpu.restored();
+    drop(gpu);
+    end_the_wait(&restored);
 }

@@ -4,8 +4,8 @@ use super::objects::{
     CHANNEL, CLIENT, DEVICE, DIRECTORY, OK, SPACE, UVM, alloc, channel, control, cuda, free, set_directory,
 };
 use super::replay::Talk;
-use crate::model::tests::driver::words;
-use crate::model::{Effect, KernelWork};
+use crate::model::tests::driver::{RESTORES, words};
+use crate::model::{Effect, Gsp, KernelWork};
 use gpuvmk_backend::FlushScope;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::Chid;
@@ -13,11 +13,14 @@ use gpuvmk_chip::gh100::methods::{copy, host};
 use gpuvmk_chip::gmmu::{Gmmu, Level, Pde, Pte};
 use gpuvmk_chip::stream::{DMA::SEC_OP, RingEntry, header};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_saved_state::testing::corrupted_states_are_refused_or_taken_as_they_are;
 
 /// Where rings are that [`channel`] names, and what lies behind them: commands, and data.
 const RING: u64 = 0x2_0060_0000;
 const DATA: u64 = RING + 0x8000;
 const RING_VRAM: u64 = 0x60_0000;
+const INVALID_ADDRESS: u32 = 0x1e;
+const INVALID_ARGUMENT: u32 = 0x1f;
 const NO_FREE_FIFOS: u32 = 0x4f;
 const DATA_VRAM: u64 = RING_VRAM + 0x8000;
 
@@ -242,4 +245,112 @@ fn refused_command_stops_the_channel_and_the_driver_is_told() {
         assert_eq!(ring(&mut talk, RING_VRAM, (7, 1), &semaphore(0, 5, 1)), Some(Vec::new()));
         assert_eq!(word(&talk, DATA_VRAM), 0);
     }
+}
+
+/// In system memory, at this bus address.
+const USERD: u64 = 0x3e_0000;
+
+/// A channel with its USERD in system memory.
+fn with_userd_in_system_memory(chid: u32, privilege: u32) -> Vec<u8> {
+    let mut parameters = channel(chid, 0, SPACE, 10, privilege);
+    parameters[0xa8..0xb0].copy_from_slice(&USERD.to_le_bytes());
+    parameters[0xb8] = 1;
+    parameters
+}
+
+#[test]
+fn userd_may_be_in_system_memory() {
+    let mut talk = ready();
+    talk.driver.back.put_ram(USERD + 0x88, &[0xff; 8]);
+    let names = [CLIENT, DEVICE, CHANNEL + 9];
+    assert_eq!(alloc(&mut talk, names, 0xc86f, with_userd_in_system_memory(9, 2)), OK);
+    assert_eq!(talk.driver.back.ram(USERD + 0x88, 8), [0; 8], "of an earlier channel");
+    assert_eq!(control(&mut talk, [CLIENT, CHANNEL + 9], 0xa06f_0103, vec![1, 0]), OK);
+
+    put(&talk, RING_VRAM + 0x1000, &semaphore(0, 5, 1));
+    put(&talk, RING_VRAM, &halves(RingEntry::segment(RING + 0x1000, 6)));
+    talk.driver.back.put_ram(USERD + 0x8c, &words(&[1]));
+    talk.driver.restore();
+    assert!(talk.driver.gsp.kernel_doorbell((1, Chid(9))));
+    talk.driver.kernel_work(0);
+
+    assert_eq!(word(&talk, DATA_VRAM), 5);
+    assert_eq!(talk.driver.back.ram(USERD + 0x88, 4), words(&[1]), "GP_GET");
+}
+
+#[test]
+fn userd_in_system_memory_is_for_the_drivers_kernel_and_in_memory_that_is_there() {
+    let mut talk = ready();
+    let names = [CLIENT, DEVICE, CHANNEL + 9];
+    assert_eq!(alloc(&mut talk, names, 0xc86f, with_userd_in_system_memory(9, 0)), INVALID_ARGUMENT);
+    for (userd, status) in
+        [(USERD + 0x100, INVALID_ARGUMENT), (1 << 40, INVALID_ADDRESS), (!0x1ff, INVALID_ADDRESS)]
+    {
+        let mut parameters = with_userd_in_system_memory(9, 2);
+        parameters[0xa8..0xb0].copy_from_slice(&userd.to_le_bytes());
+        assert_eq!(alloc(&mut talk, names, 0xc86f, parameters), status, "{userd:#x}");
+    }
+}
+
+#[test]
+fn channels_of_a_gsp_that_is_restored_before_each_piece_do_what_they_did() {
+    for test in [
+        doorbell_carries_out_what_the_kernel_wrote_and_tells_the_back_of_page_tables,
+        channel_goes_on_when_the_one_that_it_waits_for_has_come,
+        wait_is_over_at_the_next_message_when_a_processor_has_written,
+        held_back_channel_does_nothing_until_it_may_run,
+        page_tables_may_move_under_a_channel_of_the_kernel,
+        copy_of_many_pieces_ends_with_its_last_byte,
+    ] {
+        RESTORES.set(Some(0));
+        test();
+    }
+    RESTORES.set(None);
+}
+
+/// Lines of a page, each to the same place, but for the last: more than a piece of work.
+fn long_copy() -> Vec<u32> {
+    let [low, high] = halves(DATA);
+    let mut commands = methods(host::SET_OBJECT, &[0xc8b5]);
+    commands.extend(methods(copy::OFFSET_IN_UPPER, &[high, low, 0, 0x70_0000, 0, 0, 0x1000, LINES]));
+    commands.extend(methods(copy::LAUNCH_DMA, &[0x2386]));
+    commands.extend(semaphore(0x7ff0, 5, 1));
+    commands
+}
+
+const LINES: u32 = 200;
+
+#[test]
+fn copy_of_many_pieces_ends_with_its_last_byte() {
+    let mut talk = ready();
+    put(&talk, DATA_VRAM, &[0x0123_4567]);
+    put(&talk, DATA_VRAM + 0xffc, &[0x89ab_cdef]);
+    assert_eq!(ring(&mut talk, RING_VRAM, (7, 0), &long_copy()), Some(Vec::new()));
+    assert_eq!([0, 0xffc].map(|at| word(&talk, 0x70_0000 + at)), [0x0123_4567, 0x89ab_cdef]);
+    assert_eq!(word(&talk, DATA_VRAM + 0x7ff0), 5);
+}
+
+#[test]
+fn states_of_channels_with_mistakes_are_refused() {
+    let mut talk = ready();
+    kernels(&mut talk, 8);
+    let mut waits = semaphore(0x10, 3, 3);
+    waits.extend(semaphore(0x20, 1, 1));
+    assert_eq!(ring(&mut talk, RING_VRAM, (8, 0), &waits), Some(Vec::new()));
+    let copy = long_copy();
+    put(&talk, RING_VRAM + 0x1000, &copy);
+    put(&talk, RING_VRAM, &halves(RingEntry::segment(RING + 0x1000, u32::try_from(copy.len()).unwrap())));
+    put(&talk, 0x20_0000 + 0x200 * 7 + 0x8c, &[1]);
+    let driver = &mut talk.driver;
+    assert!(driver.gsp.kernel_doorbell((1, Chid(7))));
+    assert_eq!(driver.gsp.kernel_work(&driver.back, 0), []);
+    let (state, config) = (driver.gsp.state(), driver.config);
+    let under_way = |index: usize| state.kernel_channels.channels[index].channel.under_way.clone();
+    assert!(under_way(0).unwrap().done.is_some() && under_way(1).unwrap().done.is_none());
+    corrupted_states_are_refused_or_taken_as_they_are(
+        &state,
+        4_000,
+        |state| Gsp::from_state(state, config),
+        Gsp::state,
+    );
 }
