@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::interrupt;
+use gpuvmk_lab::nvidia;
 use gpuvmk_lab::process::Process;
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ use crate::tenths;
 /// What runs, and what it shows that `.ci/run` does not.
 const PARTS: &[(&str, &str, &[&str])] = &[
     ("tests", "host tests and all guests with gpuvmk as users build it", &["test", "--all"]),
+    (NVIDIA, "guests with NVIDIA's own driver, fetched and built", &["test", "--guests", "--only", "nvidia"]),
     ("fuzz", "every fuzzer for ten minutes", &["fuzz", "--seconds", "600"]),
     ("attack", "every attack, judged by the victim's speed as well", &["attack"]),
     ("soak", "VMs that come and go for half an hour", &["soak", "--minutes", "30"]),
@@ -29,6 +31,9 @@ const PARTS: &[(&str, &str, &[&str])] = &[
     ("bench-traps", "what exits cost", &["bench", "traps"]),
     ("bench-suite", "mediated against native, and 1 to 64 VMs", &["bench", "suite"]),
 ];
+
+/// The part with packages that not everybody wants.
+const NVIDIA: &str = "nvidia";
 
 /// Parts that need `/dev/kvm`.
 const WITH_KVM: [&str; 2] = ["kvm", "bench-traps"];
@@ -70,9 +75,14 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let mut outcomes = Vec::new();
     for (name, _, words) in parts {
         interrupt::check()?;
-        if WITH_KVM.contains(name) && !kvm {
-            println!("{name:12} left out: this host has no /dev/kvm");
-            outcomes.push(json!({ "name": name, "ok": Value::Null, "why": "this host has no /dev/kvm" }));
+        let left_out = match *name {
+            NVIDIA if !nvidia::is_wanted() => Some(format!("{} is 'off'", nvidia::VARIABLE)),
+            _ if WITH_KVM.contains(name) && !kvm => Some("this host has no /dev/kvm".to_owned()),
+            _ => None,
+        };
+        if let Some(why) = left_out {
+            println!("{name:12} left out: {why}");
+            outcomes.push(json!({ "name": name, "ok": Value::Null, "why": why }));
             continue;
         }
         let log = arguments.logs.join(format!("{name}.log"));
