@@ -1,8 +1,8 @@
 //! When a block that was named runs.
 //!
 //! A driver gives a block a counter and says whether it is held until it is scheduled. The distributor has
-//! both for itself in the block (HW_ONLY_*): it copies the driver's where it is told to, counts and releases its
-//! own, and leaves the driver's as they are. So a block that was written once serves many times.
+//! both for itself in the block (HW_ONLY_*): it copies the driver's where it is told to, counts and releases
+//! its own, and leaves the driver's as they are. So a block that was written once serves many times.
 
 use super::block::Qmd;
 use super::layout::{Bits, TurnFields};
