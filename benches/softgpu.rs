@@ -94,6 +94,7 @@ impl Bench {
             fn non_stall(&self, _: gpuvmk::chip::Engine) {}
             fn message_delivered(&self, _: EngineSet) {}
             fn unsent(&self) {}
+            fn monitor(&self, _: Option<(u16, u16)>) {}
             fn stopped(&self, stop: ChannelStop<GuestChannel>) {
                 eprintln!("{stop:?}");
             }

@@ -2,6 +2,7 @@
 
 mod judged;
 mod plan;
+mod seen;
 mod show;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,11 @@ use crate::kernel::KernelSeries;
 use crate::machine::{Accelerator, Beside, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
 use crate::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
+use crate::screen::Audience;
 use crate::verdict::{self, Expected};
 use judged::VmResult;
 use plan::Plan;
+use seen::Seen;
 use show::Show;
 
 /// What the GPU keeps for itself beside the partitions.
@@ -49,6 +52,8 @@ pub struct Options {
     pub kernel: Option<KernelSeries>,
     /// Whether they have Mesa's Vulkan driver, and use it.
     pub vulkan: bool,
+    /// Whether they have heads, whose pictures are looked at.
+    pub display: bool,
     /// Whether the configuration files and logs stay when all went well.
     pub keep: bool,
 }
@@ -101,6 +106,7 @@ pub fn run(options: &Options) -> Result<Value> {
                 vram_mib: plan.vram_mib,
                 trace: false,
                 bar3: "",
+                display: if options.display { plan::DISPLAY } else { "" },
             })
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
@@ -118,7 +124,7 @@ pub fn run(options: &Options) -> Result<Value> {
         accelerator.name()
     ));
 
-    let mut machines = Vec::new();
+    let (mut machines, mut audiences) = (Vec::new(), Vec::new());
     for (index, name) in names.iter().enumerate() {
         let spec = MachineSpec {
             name: name.clone(),
@@ -136,26 +142,33 @@ pub fn run(options: &Options) -> Result<Value> {
             kernel_words: owned(plan.kernel_words),
             reboots: 0,
             timeout: TIMEOUT,
-            takes_orders: false,
+            takes_orders: options.display,
             monitor: None,
         };
         machines.push(Machine::start(&qemu, spec)?);
+        audiences.push(Audience::new(&options.gpuvmk, &rig, index, &folder.path.join(name)));
     }
-    let (outcomes, tenants) = watch(&mut machines, &rig, &mut show)?;
+    let (outcomes, tenants) = watch(&mut machines, &mut audiences, &rig, &mut show)?;
     let mut problems = rig.stop()?;
 
     let expected = Expected { programs: owned(programs), gpus: 1, boots: 1 };
     let results: Vec<VmResult> = names
         .iter()
         .zip(&outcomes)
-        .map(|(name, outcome)| VmResult {
-            name: name.clone(),
-            verdict: verdict::judge(outcome, &expected),
-            tenant: tenants.get(name).cloned(),
+        .zip(&audiences)
+        .map(|((name, outcome), audience)| {
+            Ok(VmResult {
+                name: name.clone(),
+                verdict: verdict::judge(outcome, &expected),
+                tenant: tenants.get(name).cloned(),
+                seen: options.display.then(|| Seen::of(name, audience.looks())).transpose()?,
+            })
         })
-        .collect();
+        .collect::<Result<_>>()?;
     for result in &results {
-        problems.extend(result.verdict.problems.iter().map(|problem| format!("{}: {problem}", result.name)));
+        let seen = result.seen.iter().flat_map(Seen::problems);
+        let all = result.verdict.problems.iter().cloned().chain(seen);
+        problems.extend(all.map(|problem| format!("{}: {problem}", result.name)));
         match &result.tenant {
             None => problems.push(format!("{}: the aggregator never listed it", result.name)),
             Some(tenant) => match tenant.foreign_accesses {
@@ -182,6 +195,7 @@ pub fn run(options: &Options) -> Result<Value> {
 /// Runs the machines to their ends; returns how each ended, and the last state of each tenant.
 fn watch(
     machines: &mut [Machine],
+    audiences: &mut [Audience],
     rig: &Rig,
     show: &mut Show,
 ) -> Result<(Vec<Outcome>, BTreeMap<String, TenantStatus>)> {
@@ -189,10 +203,13 @@ fn watch(
     let mut tenants = BTreeMap::new();
     let mut asked = Instant::now();
     loop {
-        for (machine, outcome) in machines.iter_mut().zip(&mut outcomes) {
+        for ((machine, audience), outcome) in machines.iter_mut().zip(&mut *audiences).zip(&mut outcomes) {
             if outcome.is_none() {
                 let name = machine.spec().name.clone();
                 *outcome = machine.pump(&mut |said| show.said(&name, said))?;
+            }
+            if outcome.is_none() {
+                audience.attend(machine)?;
             }
         }
         let all_ended = outcomes.iter().all(Option::is_some);
@@ -226,6 +243,7 @@ mod tests {
             chip: None,
             kernel: None,
             vulkan: false,
+            display: false,
             keep: false,
         };
         assert!(run(&options).unwrap_err().to_string().contains("1 to 16"));

@@ -8,9 +8,9 @@
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
 //! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`], [`nvidia`] (what a guest boots) · [`archive`],
-//! [`pack`] (all of it on a machine without network) · [`process`], [`machine`], [`report`], [`verdict`] (one
-//! guest, run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) ·
-//! [`demo`].
+//! [`pack`] (all of it on a machine without network) · [`process`], [`machine`], [`report`], [`verdict`]
+//! (one guest, run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`screen`] (what monitors show) ·
+//! [`crowd`] (many guests on one GPU) · [`demo`].
 
 pub mod apt;
 pub mod archive;
@@ -41,6 +41,7 @@ pub mod promtool;
 pub mod qemu;
 pub mod report;
 pub mod rig;
+pub mod screen;
 pub mod sources;
 pub mod static_build;
 pub mod traffic;

@@ -68,8 +68,8 @@ fn demo(args: Demo) -> Result<bool> {
         Some(program) => program,
         None => env::current_exe().context("Cannot tell where this program is")?.with_file_name("gpuvmk"),
     };
-    let DemoOptions { vms, driver, chip, kernel, vulkan, json, keep } = args.options;
-    let result = demo::run(&Options { gpuvmk, vms, driver, chip, kernel, vulkan, keep })?;
+    let DemoOptions { vms, driver, chip, kernel, vulkan, display, json, keep } = args.options;
+    let result = demo::run(&Options { gpuvmk, vms, driver, chip, kernel, vulkan, display, keep })?;
     if json {
         match writeln!(std::io::stdout(), "{result}") {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}

@@ -108,6 +108,8 @@ pub struct GpuSpec {
     pub trace: bool,
     /// How a mediated GPU's instance memory is reached, as configuration files have it; empty: as usual.
     pub bar3: &'static str,
+    /// The mode that its monitor prefers, as configuration files have it; empty: it has no head.
+    pub display: &'static str,
 }
 
 /// What a set-up consists of.
@@ -198,6 +200,17 @@ impl Rig {
     fn host(&self, chip: Chip) -> Chip {
         let alike = self.spec.mediated().map(|gpu| gpu.chip).filter(|other| other.face == chip.face);
         alike.min().unwrap_or(chip)
+    }
+
+    /// The configuration file of GPU `index`, a mediated one.
+    pub fn config(&self, index: usize) -> PathBuf {
+        self.spec.folder.join(format!("{}.toml", self.name(index)))
+    }
+
+    /// The control socket of the aggregator of GPU `index`, a mediated one.
+    pub fn control(&self, index: usize) -> PathBuf {
+        let chip = self.spec.gpus.get(index).map_or(Chip::GF100, |gpu| gpu.chip);
+        self.control_socket(chip)
     }
 
     /// Where the schedule of the aggregator for `chip` is recorded.
@@ -343,7 +356,8 @@ impl Rig {
         Ok(problems)
     }
 
-    fn name(&self, index: usize) -> &str {
+    /// The name of GPU `index`.
+    pub fn name(&self, index: usize) -> &str {
         self.spec.gpus.get(index).map_or("none", |gpu| gpu.name.as_str())
     }
 
@@ -381,6 +395,10 @@ impl Rig {
                 }
                 let recorder = quoted(&self.recorder(index));
                 config.push_str(&format!("\n[trace.socket]\npath = {recorder}\n"));
+                if !gpu.display.is_empty() {
+                    let viewers = quoted(&self.sockets.path().join(format!("{}.viewers", gpu.name)));
+                    config.push_str(&format!("\n[viewers]\npath = {viewers}\n"));
+                }
                 let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
                 let name = format!("device-{}", gpu.name);
                 self.start_daemon(&["device", &path], &name)

@@ -106,6 +106,11 @@ const EXPLAINED: &[Explanation] = &[
         provoked_by: ALWAYS,
         reason: "the name of a kernel facility",
     },
+    Explanation {
+        parts: &["[drm] Registered ", " planes with drm panic"],
+        provoked_by: ALWAYS,
+        reason: "the name of a kernel facility",
+    },
     Explanation { parts: &["tsc: Fast TSC calibration failed"], provoked_by: ALWAYS, reason: EMULATED_CLOCK },
     Explanation {
         parts: &["tsc: Unable to calibrate against PIT"],

@@ -177,6 +177,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         vram_mib: guest.vram_mib,
         trace: false,
         bar3: "",
+        display: "",
     };
     Rig::start(RigSpec {
         gpuvmk: bench.gpuvmk.clone(),

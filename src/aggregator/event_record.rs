@@ -22,6 +22,7 @@ const LOST: u32 = 6;
 const CHANNEL_ERROR: u32 = 7;
 const HUNG: u32 = 8;
 const UNSENT: u32 = 9;
+const MONITOR: u32 = 10;
 
 /// Engines are numbered by their places, and so are they as units that fault, from here on.
 const FIRST_ENGINE_UNIT: u32 = 16;
@@ -50,6 +51,11 @@ pub fn encode(event: Event) -> Record {
         Event::Fault(fault) => fault_record(NO_CHANNEL, fault),
         Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
         Event::Unsent => [UNSENT, 0, 0, 0, 0, 0, 0, 0],
+        // No monitor prefers a size of 0.
+        Event::Monitor(size) => {
+            let (width, height) = size.unwrap_or((0, 0));
+            [MONITOR, width.into(), height.into(), 0, 0, 0, 0, 0]
+        }
         Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
     }
 }
@@ -124,6 +130,10 @@ pub fn decode(record: Record) -> Option<Event> {
             stopped(a, Hang { engine: engine(b)?, kind })?
         }
         UNSENT => Event::Unsent,
+        MONITOR => {
+            let size = (u16::try_from(a).ok()?, u16::try_from(b).ok()?);
+            Event::Monitor((size != (0, 0)).then_some(size))
+        }
         LOST => Event::Lost,
         _ => return None,
     })
@@ -198,6 +208,8 @@ mod tests {
             stop(8, Hang { engine: Engine::Graphics, kind: HangKind::Engine }.into()),
             Event::Preempted(GuestChannel(9)),
             Event::Unsent,
+            Event::Monitor(Some((1920, 1080))),
+            Event::Monitor(None),
             Event::Lost,
         ];
 
@@ -230,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_records_never_panic(kind in 0_u32..10, mut record: Record) {
+        fn random_records_never_panic(kind in 0_u32..11, mut record: Record) {
             let _ = decode(record);
             record[0] = kind;
             let _ = decode(record);

@@ -326,6 +326,8 @@ pub enum Event {
     /// The message that [`super::link::Deferred::sent`] reported could not be sent after all. The backend has
     /// to send it, and the aggregator has no eventfd any more.
     Unsent,
+    /// An operator has plugged in a monitor that prefers that width and height, or none.
+    Monitor(Option<(u16, u16)>),
     /// The physical GPU is gone. Every request is refused from now on.
     Lost,
 }

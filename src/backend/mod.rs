@@ -166,6 +166,9 @@ pub trait EngineEvents: Send + Sync {
     fn preempted(&self, channel: GuestChannel);
     /// FECS applied an entry of a context's patch list: a write to a register of this function.
     fn patch_register(&self, offset: u32, value: u32);
+    /// An operator has plugged in a monitor that prefers that width and height, or none. Faces without a head
+    /// do nothing.
+    fn monitor(&self, size: Option<(u16, u16)>);
     /// The back is gone for good (its physical GPU or aggregator died).
     fn lost(&self, reason: &str);
 }

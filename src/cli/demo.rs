@@ -23,7 +23,7 @@ const LAB: Companion = Companion {
 #[command(
     after_help = "QEMU and the guest kernels come from Debian's packages; they are kept in the folder that \
                   GPUVMK_CACHE names (.cache in the source tree by default).\n\n\
-                  Examples:\n  gpuvmk demo\n  gpuvmk demo --vms 3 --kernel 7.2 --json\n  gpuvmk demo --chip gh100\n  gpuvmk demo --chip ad104 --kernel 6.12 --vulkan\n  gpuvmk demo --driver nvidia\n  gpuvmk demo --driver nvidia --kernel 6.1"
+                  Examples:\n  gpuvmk demo\n  gpuvmk demo --vms 3 --kernel 7.2 --json\n  gpuvmk demo --chip gh100\n  gpuvmk demo --chip ad104 --kernel 6.12 --vulkan\n  gpuvmk demo --chip ad104 --kernel 6.12 --display\n  gpuvmk demo --driver nvidia\n  gpuvmk demo --driver nvidia --kernel 6.1"
 )]
 pub(super) struct Args {
     #[command(flatten)]

@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let recording = recording.transpose()?;
     log::info!("{} of VM `{}` serves", gpu.kind(), config.name());
-    let viewers = viewers.map(|listener| Viewers::start(listener, gpu.head(), config.name())).transpose()?;
+    let viewers = viewers.map(|listener| Viewers::start(listener, &gpu, config.name())).transpose()?;
     jail::enter(Role::Session);
     manager.ready(&format!("serves {}", config.name()));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

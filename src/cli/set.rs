@@ -1,4 +1,5 @@
-//! `gpuvmk set NAME KEY=VALUE ...`: changes a VM's part of the GPU, or the GPU's policy, while VMs work.
+//! `gpuvmk set NAME KEY=VALUE ...`: changes a VM's part of the GPU, its monitor, or the GPU's policy, while
+//! VMs work.
 
 use std::process::ExitCode;
 
@@ -14,11 +15,12 @@ const GPU: &str = "gpu";
 /// Arguments of `gpuvmk set`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Settings of a VM: weight=1..10000, cap=PERCENT|none, fixed=PERCENT|none, period=US, budget=US.\n\
+    after_help = "Settings of a VM: weight=1..10000, cap=PERCENT|none, fixed=PERCENT|none, period=US, budget=US,\n\
+                  display=WIDTHxHEIGHT|off (another monitor, or none, for a VM whose file says `display`).\n\
                   Settings of the GPU: policy=NAME, slice=US|none, period=US|none.\n\n\
                   All settings of one command are made, or none. They hold until the VM leaves or the aggregator\n\
                   ends; files are not changed. docs/scheduling.md tells what each policy makes of them.\n\n\
-                  Examples:\n  gpuvmk set vm1 weight=200\n  gpuvmk set vm1 period=20000 budget=5000\n  \
+                  Examples:\n  gpuvmk set vm1 weight=200\n  gpuvmk set vm1 display=1920x1080\n  gpuvmk set vm1 period=20000 budget=5000\n  \
                   gpuvmk set gpu policy=best-effort slice=4000 --gpu /etc/gpuvmk/gpu0.toml"
 )]
 pub(super) struct Args {

@@ -107,6 +107,7 @@ fn vm(tenant: &TenantStatus) -> String {
         ));
     }
     out.push_str(&refused(&tenant.driver));
+    out.push_str(&monitor(&tenant.driver));
     for (name, limit) in tenant.limits.iter().filter(|(_, limit)| limit.hits > 0) {
         let most = limit.limit.map_or_else(|| "null".to_owned(), |most| most.to_string());
         out.push_str(&format!("  limit {name} ({most}) was met {} times\n", limit.hits));
@@ -116,7 +117,7 @@ fn vm(tenant: &TenantStatus) -> String {
 
 /// What a VM's driver was refused, by its device back end's report.
 fn refused(driver: &DriverCounters) -> String {
-    let DriverCounters { face, gsp } = driver;
+    let DriverCounters { face, gsp, looks: _ } = driver;
     let unknown = face.unlisted_reads.saturating_add(face.unlisted_writes);
     let calls = gsp.rpcs_unknown.saturating_add(gsp.controls_unknown);
     let told = [
@@ -132,6 +133,19 @@ fn refused(driver: &DriverCounters) -> String {
     let told: Vec<_> =
         told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     if told.is_empty() { String::new() } else { format!("  its driver: {}\n", told.join(", ")) }
+}
+
+/// A VM's monitor, by the same report; nothing where it has no head.
+fn monitor(driver: &DriverCounters) -> String {
+    let (face, looks) = (driver.face, driver.looks);
+    if face.heads == 0 {
+        return String::new();
+    }
+    let monitor = match (face.monitor_width, face.monitor_height) {
+        (0, _) | (_, 0) => "it has no monitor".to_owned(),
+        (width, height) => format!("its monitor prefers {width}x{height}"),
+    };
+    format!("  {monitor}; {} look at it ({} pictures so far)\n", looks.viewers, looks.composed)
 }
 
 /// The costs of a card's use.

@@ -9,7 +9,6 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{LinkTimeouts, connect};
 use crate::config::{VmConfig, VmLimits};
-use crate::display::Edid;
 use crate::gsp::ObjectLimits;
 use crate::host::cancel::Cancel;
 use crate::trace::Tracer;
@@ -88,9 +87,7 @@ fn face(config: &VmConfig) -> Result<FaceConfig, VgpuError> {
         FaceConfig::Gsp(card) => {
             let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
             let objects = ObjectLimits { total, per_client };
-            let head = config
-                .display
-                .map(|mode| HeadConfig { edid: Some(Edid::new(&config.name, mode).bytes().to_vec()) });
+            let head = config.display.map(|mode| HeadConfig { name: config.name.clone(), mode: Some(mode) });
             FaceConfig::Gsp(GspFaceConfig { objects, uuid: config.uuid.into_bytes(), head, ..card })
         }
         card @ FaceConfig::Gf100(_) => card,

@@ -114,6 +114,14 @@ impl VmGpu {
         }
     }
 
+    /// The part of a GPU that it is.
+    pub(super) fn part(&self) -> Option<&Arc<Vgpu>> {
+        match self {
+            Self::Part { vgpu, .. } => Some(vgpu),
+            Self::Whole(_) => None,
+        }
+    }
+
     /// Its kind, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -138,9 +146,12 @@ impl VmGpu {
                 let status = vgpu.status();
                 log::info!("vGPU ends: {}", status.counts);
                 log::info!("Walks of page tables: {}", status.walks);
-                let DriverCounters { face, gsp } = vgpu.driver_counters();
+                let DriverCounters { face, gsp, looks } = vgpu.driver_counters();
                 log::info!("Registers of note: {face}");
                 log::info!("Asked of GSP: {gsp}");
+                if vgpu.head().is_some() {
+                    log::info!("Looked at: {looks}");
+                }
             }
             Self::Whole(card) => {
                 let used = card.card_use().unwrap_or_default();

@@ -51,6 +51,10 @@ pub struct DemoOptions<C: Value, K: Value> {
     /// Also have Mesa's Vulkan driver list, open, fill and copy in each guest.
     #[arg(long)]
     pub vulkan: bool,
+    /// Give each guest a head, and compare what its monitor shows with what its kernel and its programs show;
+    /// the picture of its console stays.
+    #[arg(long)]
+    pub display: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
@@ -62,14 +66,19 @@ pub struct DemoOptions<C: Value, K: Value> {
 impl<C: Value, K: Value> DemoOptions<C, K> {
     /// The words of a command line that give these options.
     pub fn words(&self) -> Vec<String> {
-        let Self { vms, driver, chip, kernel, vulkan, json, keep } = self;
+        let Self { vms, driver, chip, kernel, vulkan, display, json, keep } = self;
         let mut words = vec!["--vms".to_owned(), vms.to_string()];
         if let Some(driver) = driver.to_possible_value() {
             words.push(format!("--driver={}", driver.get_name()));
         }
         words.extend(chip.as_ref().map(|chip| format!("--chip={chip}")));
         words.extend(kernel.as_ref().map(|kernel| format!("--kernel={kernel}")));
-        words.extend(flags([(*vulkan, "--vulkan"), (*json, "--json"), (*keep, "--keep")]));
+        words.extend(flags([
+            (*vulkan, "--vulkan"),
+            (*display, "--display"),
+            (*json, "--json"),
+            (*keep, "--keep"),
+        ]));
         words
     }
 }
@@ -228,7 +237,8 @@ mod tests {
         for (kernel, json, keep) in [(None, false, true), (Some("7.2".to_owned()), true, false)] {
             let driver = if json { GuestDriver::Nvidia } else { GuestDriver::Nouveau };
             let chip = keep.then(|| "gh100".to_owned());
-            let options = DemoOptions { vms: 3, driver, chip, kernel, vulkan: json, json, keep };
+            let options =
+                DemoOptions { vms: 3, driver, chip, kernel, vulkan: json, display: keep, json, keep };
             assert_eq!(read::<DemoOptions<String, String>>(&options.words()), options);
         }
         let usual: DemoOptions<String, String> = read(&[]);

@@ -80,6 +80,18 @@ fn display_is_off_or_a_mode_of_a_chip_that_has_one() {
 }
 
 #[test]
+fn people_who_look_need_something_to_look_at() {
+    let viewers = "\n[viewers]\npath = \"viewers.sock\"\n";
+    let file = format!("{VM}{viewers}");
+    let found = mistakes(vm(&file));
+    let line = file.lines().position(|line| line == "[viewers]").unwrap() + 1;
+    assert_eq!((found.len(), found[0].key.as_str(), found[0].line), (1, "viewers", line), "{found:?}");
+    assert!(found[0].to_string().contains("no `display`"), "{found:?}");
+    let with = file.replace("vram =", "chip = \"AD104\"\ndisplay = \"640x480\"\nvram =");
+    assert!(vm(&with).expect("valid").viewers.is_some());
+}
+
+#[test]
 fn misspelt_key_is_refused_with_line_and_nearest_key() {
     let found = mistakes(vm(&VM.replace("vram =", "vrma =")));
     assert_eq!(found.len(), 2);

@@ -97,6 +97,10 @@ impl VmConfig {
         let display = display::read(reader, chip);
         let has_viewers = reader.has("viewers");
         let viewers = reader.table("viewers", value::socket);
+        if has_viewers && display == Some(None) {
+            let why = "there is nothing to look at: the file says no `display`";
+            reader.reject("viewers", why.to_owned(), "a [viewers] section beside display = \"1280x800\"");
+        }
         let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);

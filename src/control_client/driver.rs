@@ -12,16 +12,18 @@ counters! {
         pub face: FaceCounters = (part "face"),
         /// In firmware; all 0 for chips whose driver asks none.
         pub gsp: GspCounters = (part "gsp"),
+        /// Of people who look at its monitor; all 0 where nobody can.
+        pub looks: LookCounters = (part "looks"),
     }
 }
 
 impl DriverCounters {
     /// How many counts there are.
-    pub const NUMBERS: usize = FaceCounters::NUMBERS + GspCounters::NUMBERS;
+    pub const NUMBERS: usize = FaceCounters::NUMBERS + GspCounters::NUMBERS + LookCounters::NUMBERS;
 
     /// All counts, those of [`FaceCounters`] first.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.face.numbers().into_iter().chain(self.gsp.numbers())
+        self.face.numbers().into_iter().chain(self.gsp.numbers()).chain(self.looks.numbers())
     }
 
     /// What [`Self::numbers`] said.
@@ -29,7 +31,8 @@ impl DriverCounters {
         let mut all = numbers.into_iter();
         let mut next = |_| all.next().unwrap_or(0);
         let face = FaceCounters::from_numbers(std::array::from_fn(&mut next));
-        Self { face, gsp: GspCounters::from_numbers(std::array::from_fn(next)) }
+        let gsp = GspCounters::from_numbers(std::array::from_fn(&mut next));
+        Self { face, gsp, looks: LookCounters::from_numbers(std::array::from_fn(next)) }
     }
 }
 
@@ -71,6 +74,49 @@ counters! {
         ///
         /// Functions with a head only.
         pub display_refused: u64 = (counter Number "display_refused"),
+        /// Heads of the function.
+        pub heads: u64 = (gauge Number "heads"),
+        /// The size that the monitor prefers, in pixels; 0 while none is plugged in.
+        ///
+        /// Functions with a head only.
+        pub monitor_width: u64 = (gauge Number "monitor" { "side": "width" }
+            "The size that the monitor of a function with a head prefers, in pixels; 0 while none is plugged in"),
+        /// Its height.
+        ///
+        /// Functions with a head only.
+        pub monitor_height: u64 = (gauge Number "monitor" { "side": "height" }),
+    }
+}
+
+counters! {
+    /// People who look at a VM's monitor, and what that cost.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct LookCounters sent as numbers {
+        /// Viewers that look now.
+        pub viewers: u64 = (gauge Number "viewers"),
+        /// Viewers that came.
+        pub came: u64 = (counter Number "viewers_let_in"),
+        /// Viewers that were sent away because there were enough.
+        pub too_many: u64 = (counter Number "viewers_sent_away" { "reason": "too_many" }
+            "Viewers that were not let in, or let go"),
+        /// Viewers that could not be understood.
+        pub faults: u64 = (counter Number "viewers_sent_away" { "reason": "fault" }),
+        /// Viewers that took too long to say what they want, or to take what they get.
+        pub too_slow: u64 = (counter Number "viewers_sent_away" { "reason": "slow" }),
+        /// Bytes that viewers got.
+        pub bytes: u64 = (counter Bytes "viewers_sent"),
+        /// Pictures of the monitor that were composed; none while nobody looks.
+        pub composed: u64 = (counter Number "pictures" { "state": "composed" }
+            "Pictures of a monitor that somebody looks at"),
+        /// Those that differed from the one before.
+        pub changed: u64 = (counter Number "pictures" { "state": "changed" }),
+        /// Pieces of surfaces, cursors and tables that could not be read.
+        pub unread: u64 = (counter Number "pictures_unread"),
+        /// Pictures that were larger than a frame may be.
+        pub too_large: u64 = (counter Number "pictures_too_large"),
+        /// Processor time of composing and comparing.
+        pub nanoseconds: u64 = (counter Nanos "composing"),
     }
 }
 
@@ -166,7 +212,9 @@ mod tests {
         let counters = DriverCounters::from_numbers(numbers);
         assert_eq!(counters.numbers().collect::<Vec<_>>(), numbers);
         assert_eq!((counters.face.unlisted_reads, counters.gsp.rpcs), (1, FaceCounters::NUMBERS as u64 + 1));
-        assert_eq!(counters.gsp.notes_lost, DriverCounters::NUMBERS as u64);
+        let looks = DriverCounters::NUMBERS - LookCounters::NUMBERS;
+        assert_eq!((counters.gsp.notes_lost, counters.looks.viewers), (looks as u64, looks as u64 + 1));
+        assert_eq!(counters.looks.nanoseconds, DriverCounters::NUMBERS as u64);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use gpuvmk_counters::counters;
 use serde::{Deserialize, Serialize};
 
 pub use client::{ControlError, call, status};
-pub use driver::{DriverCounters, FaceCounters, GspCounters};
+pub use driver::{DriverCounters, FaceCounters, GspCounters, LookCounters};
 pub use figures::{Times, Word};
 pub use gpu::{
     CardUse, Departures, GpuStatus, GuestStatus, ScrubReport, ScrubStatus, StepTable, StepTimes, TypeStatus,

@@ -18,7 +18,7 @@ mod interrupt;
 mod played;
 mod ptimer;
 
-pub use gpuvmk_control_client::{DriverCounters, FaceCounters, GspCounters};
+pub use gpuvmk_control_client::{DriverCounters, FaceCounters, GspCounters, LookCounters};
 pub use gpuvmk_display::Head;
 
 use gpuvmk_pci::config_space::BuildError;

@@ -149,6 +149,7 @@ impl EventHandler for EventPath {
                 self.live.end_preemption(channel);
             }
             Event::Unsent => face.unsent(),
+            Event::Monitor(size) => face.monitor(size),
             Event::Lost => EventHandler::lost(self, "the physical GPU is gone"),
         }
     }

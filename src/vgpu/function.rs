@@ -17,7 +17,7 @@ use gpuvmk_shadow_pagetable::Fermi;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 use gpuvmk_units::gsp_face::hal;
 use gpuvmk_units::gsp_face::{GspFaceConfig, GspFunction};
-use gpuvmk_units::{DriverCounters, Head};
+use gpuvmk_units::{DriverCounters, Head, LookCounters};
 
 /// The register face that the guest sees.
 #[derive(Debug)]
@@ -159,8 +159,9 @@ impl Face for GspFunction<Mediator<GspChannels>> {
 /// A guest's mediated GPU.
 pub struct Vgpu {
     face: Box<dyn Face>,
-    /// Held while counters are read and reported: the last report is the newest, whatever threads there are.
-    reporting: Mutex<()>,
+    /// Of people who look at its monitor. Held while counters are read and reported: the last report is the
+    /// newest, whatever threads there are.
+    reporting: Mutex<LookCounters>,
 }
 
 impl fmt::Debug for Vgpu {
@@ -186,7 +187,10 @@ impl Vgpu {
                 Box::new(GspFunction::new(back, face)?)
             }
         };
-        Ok(Self { face, reporting: Mutex::default() })
+        let vgpu = Self { face, reporting: Mutex::default() };
+        // Operators ask whether it has a head before any driver comes.
+        vgpu.report_driver();
+        Ok(vgpu)
     }
 
     /// Its state and counts.
@@ -207,15 +211,23 @@ impl Vgpu {
 
     /// What was counted of the driver, since the vGPU was made.
     pub fn driver_counters(&self) -> DriverCounters {
-        self.face.driver_counters()
+        let looks = *self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
+        DriverCounters { looks, ..self.face.driver_counters() }
+    }
+
+    /// Reports to operators that people look at its monitor, and what that cost.
+    pub fn report_looks(&self, looks: LookCounters) {
+        let mut reporting = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
+        *reporting = looks;
+        self.face.report_driver(&DriverCounters { looks, ..self.face.driver_counters() });
     }
 
     /// Reports to operators what is counted of the driver, if an access changed it, or an event since the
     /// last access.
     fn report_driver(&self) {
         if self.face.take_counters_changed() {
-            let _reporting = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
-            self.face.report_driver(&self.face.driver_counters());
+            let looks = self.reporting.lock().unwrap_or_else(PoisonError::into_inner);
+            self.face.report_driver(&DriverCounters { looks: *looks, ..self.face.driver_counters() });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The guest tests, as data: which kernel, whose GPU, what runs, what happens meanwhile.
 
 mod chips;
+mod display;
 pub mod nvidia;
 mod programs;
 
@@ -50,6 +51,8 @@ pub struct Guest {
     pub trace: bool,
     /// How its mediated GPUs' instance memory is reached, as configuration files have it; empty: as usual.
     pub bar3: &'static str,
+    /// The mode that its GPUs' monitors prefer, as configuration files have it; empty: they have no head.
+    pub display: &'static str,
     /// Whether it has Mesa's Vulkan driver.
     pub vulkan: bool,
     /// Whether it has an IOMMU.
@@ -79,6 +82,7 @@ impl Guest {
             afterwards: SHORT,
             trace: false,
             bar3: "",
+            display: "",
             vulkan: false,
             iommu: false,
         }
@@ -107,6 +111,8 @@ pub enum Disturbance {
     Sleeps,
     /// The guest's GPU is unplugged and plugged in again, as often as [`PLUGS`] says.
     Plugged,
+    /// Nothing; each guest's monitor is looked at when the guest says that there is something to see.
+    Looked,
     /// The first guest has work that never ends, which an operator takes off; the others must not notice.
     OperatorResets,
 }
@@ -202,6 +208,7 @@ pub fn all() -> Vec<Case> {
     let mut cases = fermi();
     cases.extend(hopper());
     cases.extend(chips::cases());
+    cases.extend(display::cases());
     cases.extend(both());
     cases.extend(nvidia::cases());
     for case in &mut cases {

@@ -9,6 +9,7 @@ mod deb;
 mod fuzz;
 mod golden;
 mod guest;
+mod looked;
 mod nightly;
 mod nvk;
 mod pack;

@@ -247,6 +247,7 @@ fn gpus(guest: &Guest, topology: Topology) -> Vec<GpuSpec> {
         vram_mib: guest.vram_mib,
         trace: guest.trace,
         bar3: guest.bar3,
+        display: guest.display,
     };
     (1..).zip(&guest.gpus).map(spec).collect()
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Options;
 use super::plan::VULKAN;
+use super::seen::Seen;
 use crate::verdict::{self, Verdict};
 
 /// One guest's result.
@@ -14,12 +15,17 @@ pub(super) struct VmResult {
     pub(super) name: String,
     pub(super) verdict: Verdict,
     pub(super) tenant: Option<TenantStatus>,
+    /// What its monitor showed, where it has a head.
+    pub(super) seen: Option<Seen>,
 }
 
 impl VmResult {
     /// All of it, with what Vulkan or NVIDIA's programs found, where they ran.
     pub(super) fn json(&self, options: &Options, programs: &[&str], kernel: &str) -> Value {
         let mut vm = self.common(programs, kernel);
+        if let Some(seen) = &self.seen {
+            vm.insert("screenshot".into(), seen.json());
+        }
         match options.driver {
             GuestDriver::Nouveau => {
                 vm.insert("nouveau".into(), self.figure("probe", "nouveau"));
@@ -106,14 +112,14 @@ mod tests {
 
     fn options(driver: GuestDriver, vulkan: bool) -> Options {
         let gpuvmk = "/bin/false".into();
-        Options { gpuvmk, vms: 2, driver, chip: None, kernel: None, vulkan, keep: false }
+        Options { gpuvmk, vms: 2, driver, chip: None, kernel: None, vulkan, display: false, keep: false }
     }
 
     fn vm(problems: &[&str], results: &[&str]) -> VmResult {
         let problems = problems.iter().map(|&problem| problem.to_owned()).collect();
         let verdict = Verdict { problems, results: results.iter().map(|line| result(line)).collect() };
         let tenant: TenantStatus = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
-        VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) }
+        VmResult { name: "vm1".into(), verdict, tenant: Some(tenant), seen: None }
     }
 
     #[test]

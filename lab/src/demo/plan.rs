@@ -22,6 +22,12 @@ const VULKAN_WITHOUT_SHADERS: &str = "nvk:checks=transfer";
 /// What NVIDIA's driver does: `nvidia-smi`, and a CUDA program.
 const NVIDIA: [&str; 2] = ["smi", "cuda"];
 
+/// The mode that monitors prefer: each word of a picture that a guest's processor writes is an access that
+/// traps.
+pub(super) const DISPLAY: &str = "640x480";
+/// What a head shows: pictures below a cursor, and the kernel's log on its console.
+const SHOWN: [&str; 2] = ["patterns:what=cursor", "console:log=20"];
+
 /// Memory of a guest, and with Mesa, a part of which lies in it.
 const MEMORY_MIB: [u32; 2] = [512, 768];
 /// A vGPU's memory.
@@ -60,9 +66,15 @@ impl Plan {
             !vulkan || chip.face == Face::Gsp,
             "Mesa has no Vulkan for a {chip}: choose a chip with a GSP, such as AD104"
         );
+        ensure!(
+            !options.display || chip.classes.heads.is_some(),
+            "A {chip} has no head here: choose a chip that has one, such as AD104"
+        );
+        let mut programs = programs(chip, vulkan);
+        programs.extend(SHOWN.iter().filter(|_| options.display));
         Ok(Self {
             chip,
-            programs: programs(chip, vulkan),
+            programs,
             memory_mib: MEMORY_MIB[usize::from(vulkan)],
             vram_mib: VRAM_MIB,
             cpus: 1,
@@ -84,6 +96,7 @@ impl Plan {
                 built.join(", and ")
             );
         }
+        ensure!(!options.display, "NVIDIA's driver has no head here: leave --display or --driver out");
         ensure!(!options.vulkan, "Mesa's Vulkan needs nouveau: leave --vulkan or --driver out");
         Ok(Self {
             chip,
@@ -153,7 +166,7 @@ mod tests {
 
     fn options(driver: GuestDriver, chip: Option<Chip>) -> Options {
         let gpuvmk = "/bin/false".into();
-        Options { gpuvmk, vms: 2, driver, chip, kernel: None, vulkan: false, keep: false }
+        Options { gpuvmk, vms: 2, driver, chip, kernel: None, vulkan: false, display: false, keep: false }
     }
 
     fn refusal(options: &Options) -> String {
@@ -186,6 +199,10 @@ mod tests {
         assert!(message.contains("GH100 alone: not on a GF100"), "{message}");
         let newest = Options { kernel: Some(KernelSeries::V7_2), ..options(GuestDriver::Nvidia, None) };
         assert!(refusal(&newest).contains("535.261.03 for Linux 6.1, not for 7.2"));
+        let message = refusal(&Options { display: true, ..options(GuestDriver::Nouveau, Some(Chip::GH100)) });
+        assert!(message.contains("such as AD104"), "{message}");
+        let message = refusal(&Options { display: true, ..options(GuestDriver::Nvidia, None) });
+        assert!(message.contains("leave --display or --driver out"), "{message}");
         let message = refusal(&Options { vulkan: true, ..options(GuestDriver::Nvidia, None) });
         assert!(message.contains("leave --vulkan or --driver out"), "{message}");
     }

@@ -29,9 +29,13 @@ pub fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control
 
 /// The configuration of the process of a mediated GPU.
 pub fn vm_config(gpu: &GpuSpec, channels: u16, aggregator: &Path, socket: &Path) -> String {
-    let bar3 = if gpu.bar3.is_empty() { String::new() } else { format!("bar3 = \"{}\"\n", gpu.bar3) };
+    let word = |key: &str, value: &str| match value {
+        "" => String::new(),
+        _ => format!("{key} = \"{value}\"\n"),
+    };
+    let more = [word("bar3", gpu.bar3), word("display", gpu.display)].concat();
     format!(
-        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n{bar3}\n[socket]\npath = {}\n",
+        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n{more}\n[socket]\npath = {}\n",
         quoted(Path::new(&gpu.name)),
         quoted(aggregator),
         gpu.chip,
@@ -51,7 +55,7 @@ mod tests {
     use super::*;
 
     fn gpu(name: &str, chip: Chip, topology: Topology) -> GpuSpec {
-        GpuSpec { name: name.into(), chip, topology, vram_mib: 256, trace: false, bar3: "" }
+        GpuSpec { name: name.into(), chip, topology, vram_mib: 256, trace: false, bar3: "", display: "" }
     }
 
     fn spec(backend: Backend, gpus: Vec<GpuSpec>) -> RigSpec {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::rpc::{Code, Failure};
 use crate::machine::guests::Guest;
-use crate::machine::settings::Order;
+use crate::machine::settings::{DISPLAY, Order};
 use crate::service::ServiceRemote;
 
 /// Version of the methods: the first number changes when a caller must.
@@ -182,7 +182,7 @@ pub const METHODS: [Method; 13] = [
     },
     Method {
         name: "vm.set",
-        doc: "Changes a VM's part of the GPU.",
+        doc: "Changes a VM's part of the GPU, or its monitor.",
         parameters: &[VM, SETTINGS],
         result: "vm, the share that it has now, and whether it is paused",
     },
@@ -319,7 +319,13 @@ fn present(names: &[String]) -> String {
 fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
     // A missing VM is reported first, and has its own code.
     if let Some(vm) = &order.vm {
-        show(vm, remote)?;
+        let state = show(vm, remote)?;
+        let is_monitor = |setting: &String| setting.split('=').next() == Some(DISPLAY);
+        if order.settings.iter().any(is_monitor) && state.driver.face.heads == 0 {
+            return Err(Code::Rejected.because(format!(
+                "{vm} has no display: its file must say one before its back end starts, such as display = \"1280x800\""
+            )));
+        }
     }
     let in_force = remote.set(order).ok_or_else(silent)?;
     let in_force = in_force.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;

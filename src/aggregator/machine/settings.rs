@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use super::state::Machine;
 use super::status::share_status;
+use crate::protocol::Event;
 use gpuvmk_chip::addr::TenantId;
+use gpuvmk_display::{Mode, ModeTextError};
 use gpuvmk_scheduler::Suspension;
 use gpuvmk_scheduler::policy::Settings;
 use gpuvmk_scheduler::settings::GpuSetting;
@@ -16,6 +18,8 @@ use gpuvmk_scheduler::share::{Rejection, ShareSetting};
 
 /// Settings that are no part of the GPU's time.
 const PAUSED: &str = "paused";
+/// The monitor of a VM.
+pub const DISPLAY: &str = "display";
 const DRAINING: &str = "draining";
 
 fn yes_or_no(key: &str, value: &str) -> Result<bool, Rejection> {
@@ -24,6 +28,15 @@ fn yes_or_no(key: &str, value: &str) -> Result<bool, Rejection> {
         "no" => Ok(false),
         other => Err(Rejection(format!("{key}={other}: {key} is yes or no"))),
     }
+}
+
+/// The monitor that is to be plugged in; none: none.
+fn monitor(value: &str) -> Result<Option<Mode>, Rejection> {
+    if value == "off" {
+        return Ok(None);
+    }
+    let refused = |error: ModeTextError| Rejection(format!("{DISPLAY}={value}: {error}; or {DISPLAY}=off"));
+    value.parse().map(Some).map_err(refused)
 }
 
 /// An operator's order: `key=value` each.
@@ -85,10 +98,11 @@ impl Machine {
         let id = self.tenants.named(name)?;
         let mut share = self.scheduler.share(id).ok_or_else(|| Rejection(format!("{name} is leaving")))?;
         let mut paused = self.is_paused(id);
-        let mut wishes = Vec::new();
+        let (mut wishes, mut monitor) = (Vec::new(), None);
         for setting in settings {
             match setting.split_once('=') {
                 Some((PAUSED, value)) => paused = yes_or_no(PAUSED, value)?,
+                Some((DISPLAY, value)) => monitor = Some(self::monitor(value)?),
                 _ => wishes.push(setting.parse::<ShareSetting>()?),
             }
         }
@@ -99,6 +113,11 @@ impl Machine {
             self.holder_records.order(&tenant.holder, &wishes, paused, now);
         }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
+        if let Some(monitor) = monitor {
+            // Its device back end does it, and says in its next report what is there then.
+            let size = monitor.map(|mode| (mode.size().width(), mode.size().height()));
+            self.outbox.event(id, Event::Monitor(size));
+        }
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
         Ok(EffectiveSettings::Vm { vm: name.to_owned(), share: share_status(share), paused })
     }

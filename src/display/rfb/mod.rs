@@ -5,7 +5,9 @@
 //! sizes where they understand that. What they say is dropped, but for keys and the pointer where somebody
 //! takes them ([`ViewerInput`]).
 
+mod counts;
 mod format;
+mod input;
 mod message;
 mod pipe;
 mod server;
@@ -16,27 +18,9 @@ mod update;
 mod viewer;
 mod zrle;
 
+pub use counts::ViewerCounts;
 pub use format::{FormatError, PixelFormat};
+pub use input::{NoInput, ViewerInput};
 pub use message::Fault;
 pub use server::{Server, Settings};
 pub use session::{OUTPUT_MAX, Session};
-pub use viewer::ViewerCounts;
-
-/// What is done with what people at viewers do. It must not wait, and is called by the server's thread.
-pub trait ViewerInput: Send {
-    /// A key, by its X keysym.
-    fn key(&self, down: bool, key: u32);
-
-    /// The pointer: the buttons that are down (bit 0 is the left one), and where it is.
-    fn pointer(&self, buttons: u8, x: u16, y: u16);
-}
-
-/// Drops all.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoInput;
-
-impl ViewerInput for NoInput {
-    fn key(&self, _down: bool, _key: u32) {}
-
-    fn pointer(&self, _buttons: u8, _x: u16, _y: u16) {}
-}

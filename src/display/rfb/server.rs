@@ -13,8 +13,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::ViewerInput;
-use super::viewer::{Gone, Limits, Viewer, ViewerCounts};
+use super::counts::ViewerCounts;
+use super::input::ViewerInput;
+use super::viewer::{Gone, Limits, Viewer};
 use crate::source::{FrameSource, Looking, Wake};
 
 /// How long nobody is let in after that has failed, as when there are no descriptors left.
@@ -148,7 +149,7 @@ impl Service {
     }
 
     fn run(mut self) {
-        let mut more = false;
+        let (mut more, mut told) = (false, (0, 0));
         loop {
             let ready = match self.wait(more) {
                 Ok(ready) => ready,
@@ -161,6 +162,12 @@ impl Service {
             more = self.serve(&ready, now);
             self.served = now;
             more |= self.accept(now);
+            let counts = &self.shared.counts;
+            let there = (self.viewers.len(), counts.came.get() + counts.too_many.get());
+            if there != told {
+                told = there;
+                self.input.viewers(there.0, counts);
+            }
         }
     }
 

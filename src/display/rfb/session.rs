@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::ViewerInput;
 use super::format::{Converter, PixelFormat};
+use super::input::ViewerInput;
 use super::message::{Fault, Message, Parser, SECURITY_NONE, Version};
 use super::pipe::Pipe;
 use super::update::{self, DESKTOP_SIZE, Encoder, Encoding, ZRLE};

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use gpuvmk_counters::Kept;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use thiserror::Error;
 
-use super::ViewerInput;
+use super::counts::ViewerCounts;
+use super::input::ViewerInput;
 use super::message::Fault;
 use super::session::Session;
 use crate::source::Picture;
@@ -21,21 +21,6 @@ const INPUT_MAX: usize = 1 << 14;
 
 /// Times that output is made for a viewer before others have their turn.
 const TURNS: usize = 8;
-
-/// What the server did.
-#[derive(Debug, Default)]
-pub struct ViewerCounts {
-    /// Viewers that came.
-    pub came: Kept,
-    /// Viewers that were sent away because there were enough.
-    pub too_many: Kept,
-    /// Viewers that could not be understood.
-    pub faults: Kept,
-    /// Viewers that took too long to say what they want, or to take what they get.
-    pub too_slow: Kept,
-    /// Bytes that viewers got.
-    pub bytes: Kept,
-}
 
 /// Why a viewer is let go.
 #[derive(Debug, Error)]

@@ -5,9 +5,10 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::abi::Abi;
 use crate::abi::common::rpc::{
     NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, NV_VGPU_MSG_EVENT_OS_ERROR_LOG,
-    NV_VGPU_MSG_EVENT_RC_TRIGGERED, rpc_run_cpu_sequencer_v17_00,
+    NV_VGPU_MSG_EVENT_POST_EVENT, NV_VGPU_MSG_EVENT_RC_TRIGGERED, NV2080_NOTIFIERS_HOTPLUG,
+    Nv2080HotplugNotification, POST_EVENT_DATA, rpc_post_event_v17_00, rpc_run_cpu_sequencer_v17_00,
 };
-use crate::abi::values::{ErrorLog, RcTriggered};
+use crate::abi::values::{ErrorLog, Id, RcTriggered};
 use crate::model::robust_channel::RobustChannelError;
 use crate::model::token::Token;
 
@@ -26,6 +27,25 @@ pub(super) const fn init_done() -> Event {
 pub(super) fn run_cpu_sequencer() -> Event {
     let body = rpc_run_cpu_sequencer_v17_00::new_zeroed().as_bytes().to_vec();
     Event { function: NV_VGPU_MSG_EVENT_GSP_RUN_CPU_SEQUENCER, body }
+}
+
+/// Monitors were plugged in and out, of outputs a bit each: for the event of that name.
+pub(super) fn hotplug(of: Id, [plugged, unplugged]: [u32; 2]) -> Event {
+    let data = Nv2080HotplugNotification { plugDisplayMask: plugged, unplugDisplayMask: unplugged };
+    let data = data.as_bytes();
+    let head = rpc_post_event_v17_00 {
+        hClient: of.client,
+        hEvent: of.handle,
+        notifyIndex: NV2080_NOTIFIERS_HOTPLUG,
+        eventDataSize: u32::try_from(data.len()).unwrap_or(0),
+        ..rpc_post_event_v17_00::default()
+    };
+    let mut body = head.as_bytes().to_vec();
+    body.resize(body.len() + data.len(), 0);
+    for (to, from) in body.iter_mut().skip(POST_EVENT_DATA).zip(data) {
+        *to = *from;
+    }
+    Event { function: NV_VGPU_MSG_EVENT_POST_EVENT, body }
 }
 
 /// A channel was stopped: nouveau kills it and releases who waits for it.

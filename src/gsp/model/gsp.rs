@@ -413,7 +413,7 @@ impl Gsp {
     }
 
     /// Sends an event, if GSP runs.
-    fn post(&mut self, back: &dyn GspBackend, event: &Event) -> Option<Effect> {
+    pub(super) fn post(&mut self, back: &dyn GspBackend, event: &Event) -> Option<Effect> {
         let Some(queues) = self.queues.as_mut().filter(|_| self.state == State::Running) else {
             self.rm.counters.events_dropped = self.rm.counters.events_dropped.saturating_add(1);
             return None;

@@ -65,6 +65,8 @@ impl Outbox {
 }
 
 impl EngineEvents for Outbox {
+    fn monitor(&self, _size: Option<(u16, u16)>) {}
+
     fn non_stall(&self, engine: Engine) {
         self.put(|waiting| waiting.non_stall |= engine.into());
     }

@@ -100,6 +100,8 @@ impl Rude {
 }
 
 impl EngineEvents for Rude {
+    fn monitor(&self, _size: Option<(u16, u16)>) {}
+
     fn non_stall(&self, _: Engine) {
         self.act();
     }

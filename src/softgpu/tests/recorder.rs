@@ -74,6 +74,8 @@ impl Recorder {
 }
 
 impl EngineEvents for Recorder {
+    fn monitor(&self, _size: Option<(u16, u16)>) {}
+
     fn non_stall(&self, engine: Engine) {
         self.push(Event::NonStall(engine));
     }

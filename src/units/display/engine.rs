@@ -90,6 +90,11 @@ impl Display {
         self.edid.as_ref()
     }
 
+    /// Another monitor is plugged in, or none.
+    pub fn set_edid(&mut self, edid: Option<Vec<u8>>) {
+        self.edid = edid;
+    }
+
     /// Where objects are; none: nowhere.
     pub const fn set_instance_memory(&mut self, memory: Option<InstanceMemory>) {
         self.instance = memory;

@@ -211,6 +211,10 @@ impl Face {
 }
 
 impl EngineEvents for Face {
+    fn monitor(&self, _size: Option<(u16, u16)>) {
+        // There is no head here.
+    }
+
     fn non_stall(&self, engine: Engine) {
         self.event(|units| units.pfifo().non_stall(engine));
     }

@@ -13,7 +13,7 @@ use super::face::Face;
 use super::pbus::window_start;
 use super::registers::Registers;
 use crate::interest_tracker::InterestTracker;
-use crate::{DriverCounters, FaceCounters, GspCounters};
+use crate::{DriverCounters, FaceCounters};
 use config::{CLASS, PRAMIN, VENDOR, regions};
 use gpuvmk_backend::{EngineBackend, FifoState};
 use gpuvmk_mmio_trap::access::check;
@@ -130,7 +130,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 
     /// What operators may know of the driver.
     pub fn driver_counters(&self) -> DriverCounters {
-        DriverCounters { face: self.counters(), gsp: GspCounters::default() }
+        DriverCounters { face: self.counters(), ..DriverCounters::default() }
     }
 
     /// Function reset; the caller holds `order`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::hal::{EARLIER_CAPABILITIES, Hal, Pci, PciCapabilities};
+use gpuvmk_display::{Edid, Mode};
 use gpuvmk_gsp::ObjectLimits;
 use gpuvmk_gsp::abi::values::PciIdentity;
 use gpuvmk_host::clock::{Clock, MonotonicClock};
@@ -43,8 +44,17 @@ pub struct GspFaceConfig {
 /// A head, and the monitor there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadConfig {
-    /// What describes the monitor (EDID); none: none is plugged in.
-    pub edid: Option<Vec<u8>>,
+    /// The monitor's name.
+    pub name: String,
+    /// The mode that it prefers; none: none is plugged in.
+    pub mode: Option<Mode>,
+}
+
+impl HeadConfig {
+    /// What describes the monitor (EDID).
+    pub(super) fn edid(&self) -> Option<Vec<u8>> {
+        self.mode.map(|mode| Edid::new(&self.name, mode).bytes().to_vec())
+    }
 }
 
 impl GspFaceConfig {

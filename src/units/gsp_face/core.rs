@@ -31,6 +31,7 @@ mod state;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
+use super::config::HeadConfig;
 use super::face::Face;
 use super::hal::{Hal, Roles, Token};
 use super::identity_page::IdentityPage;
@@ -108,7 +109,7 @@ impl<B: GspBackend> Core<B> {
         config: GspConfig,
         registers: Registers,
         clock: Arc<dyn Clock>,
-        display: Option<Display>,
+        display: Option<(HeadConfig, Display)>,
     ) -> Self {
         let physical = GmmuTables { format: hal.mmu, root: GmmuRoot::Physical };
         let parts = Parts {
@@ -281,6 +282,10 @@ impl<B: GspBackend> Core<B> {
     /// Work of every holder of GSP before it releases the lock.
     fn finish(&self, back: &B, processor: &mut Processor<B>) {
         self.tell_stopped(back, &mut processor.gsp);
+        if self.head.as_ref().is_some_and(Head::take_replugged) {
+            let effects = processor.gsp.replugged(back);
+            self.apply(back, &effects);
+        }
         back.note_objects(processor.gsp.take_object_usage());
         let target = |token: Token| processor.gsp.doorbell_target(token.runlist, token.chid);
         if locked(&self.tokens).refresh(target) {
@@ -330,9 +335,11 @@ impl<B: GspBackend> Core<B> {
         }
     }
 
-    /// Delivers stopped channels to GSP, unless another thread holds it, which then delivers them.
+    /// Delivers to GSP what waits for it: stopped channels, and that the monitor is another one. If another
+    /// thread holds GSP, that one does.
     pub fn deliver(&self) {
-        while !locked(&self.stops).is_empty() {
+        let waits = || !locked(&self.stops).is_empty() || self.head.as_ref().is_some_and(Head::is_replugged);
+        while waits() {
             let Some(mut processor) = self.try_processor() else { return };
             // Dropped before GSP is let go, for which a function that goes waits: never the last one.
             let Some(back) = processor.back.upgrade() else { return };
@@ -391,6 +398,10 @@ impl<B: GspBackend> EngineEvents for Core<B> {
 
     fn preempted(&self, _channel: GuestChannel) {
         // GSP schedules its channels itself, so that its driver asks for no preemption.
+    }
+
+    fn monitor(&self, size: Option<(u16, u16)>) {
+        self.replug(size);
     }
 
     fn patch_register(&self, offset: u32, _value: u32) {

@@ -55,7 +55,7 @@ impl<B: GspBackend + 'static> GspFunction<B> {
         let hal = config.hal;
         let registers = Registers::new(hal, space, backend.vram_size(), backend.engines());
         let gsp = Self::gsp_config(&backend, &config);
-        let display = config.head().map(|head| Display::new(head.edid.clone()));
+        let display = config.head().map(|head| (head.clone(), Display::new(head.edid())));
         let core = Core::new(Arc::downgrade(&backend), hal, gsp, registers, config.clock, display);
         Ok(Self::connected(backend, core))
     }
@@ -152,7 +152,12 @@ impl<B: GspBackend> GspFunction<B> {
             let units = self.core.face.lock();
             (units.counters(), units.boot_errors())
         };
-        let display = self.core.head.as_ref().map(Head::counters).unwrap_or_default();
+        let head = self.core.head.as_ref();
+        let display = head.map(Head::counters).unwrap_or_default();
+        let (width, height) = head.and_then(Head::monitor).map_or((0, 0), |mode| {
+            let size = mode.size();
+            (size.width(), size.height())
+        });
         FaceCounters {
             unlisted_reads: file.unlisted_reads,
             unlisted_writes: file.unlisted_writes,
@@ -163,6 +168,9 @@ impl<B: GspBackend> GspFunction<B> {
             dropped_stops: self.core.dropped_stops(),
             display_stops: display.channels_stopped,
             display_refused: display.handles_refused,
+            heads: u64::from(self.core.head.is_some()),
+            monitor_width: width.into(),
+            monitor_height: height.into(),
             ..FaceCounters::default()
         }
     }
@@ -175,7 +183,7 @@ impl<B: GspBackend> GspFunction<B> {
     /// What operators may know of the driver. What it asks of GSP counts when GSP has answered: nothing here
     /// waits for GSP or for the back.
     pub fn driver_counters(&self) -> DriverCounters {
-        DriverCounters { face: self.counters(), gsp: self.core.asked_of_gsp() }
+        DriverCounters { face: self.counters(), gsp: self.core.asked_of_gsp(), ..DriverCounters::default() }
     }
 
     /// The state to save, taken at one point between events of the back. Notifications that the back has held

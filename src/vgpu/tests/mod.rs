@@ -247,6 +247,8 @@ impl FakeFace {
 }
 
 impl EngineEvents for FakeFace {
+    fn monitor(&self, _size: Option<(u16, u16)>) {}
+
     fn non_stall(&self, engine: Engine) {
         self.log().push(Told::NonStall(engine));
     }

@@ -71,6 +71,8 @@ impl Notes {
 }
 
 impl EngineEvents for Notes {
+    fn monitor(&self, _size: Option<(u16, u16)>) {}
+
     fn non_stall(&self, engine: Engine) {
         self.add(Told::NonStall(engine));
     }

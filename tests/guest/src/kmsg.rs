@@ -1,4 +1,4 @@
-//! The kernel's log, from now on.
+//! The kernel's log: all of it, or from now on.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -15,16 +15,24 @@ pub struct Log {
     seen: Vec<String>,
 }
 
+/// All that the kernel has said and still knows.
+pub fn all() -> Result<Vec<String>> {
+    let mut log = Log::open()?;
+    log.lines()?;
+    Ok(log.seen)
+}
+
 impl Log {
     /// Reads what the kernel says from now on.
     pub fn from_now() -> Result<Self> {
-        let mut file = File::options()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/kmsg")
-            .context("cannot open the kernel's log")?;
-        file.seek(SeekFrom::End(0)).context("cannot go to the end of the kernel's log")?;
-        Ok(Self { file, seen: Vec::new() })
+        let mut log = Self::open()?;
+        log.file.seek(SeekFrom::End(0)).context("cannot go to the end of the kernel's log")?;
+        Ok(log)
+    }
+
+    fn open() -> Result<Self> {
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+        Ok(Self { file: file.context("cannot open the kernel's log")?, seen: Vec::new() })
     }
 
     /// Everything said so far.

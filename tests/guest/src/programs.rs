@@ -12,6 +12,7 @@ mod casualty;
 mod channels;
 mod child;
 mod compute;
+mod console;
 mod contend;
 mod copies;
 mod debian;
@@ -22,10 +23,12 @@ mod fence;
 mod gpuvmk;
 mod hang;
 mod host;
+mod hotplug;
 mod load;
 mod mapping;
 mod nvidia;
 mod nvk;
+mod patterns;
 mod plug;
 mod probe;
 mod reload;
@@ -33,6 +36,7 @@ mod residue;
 pub mod session;
 mod sleepers;
 mod soak;
+mod stage;
 mod suite;
 pub mod suspend;
 mod takeover;
@@ -51,7 +55,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 39] = [
+const PROGRAMS: [(&str, Program); 42] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -65,6 +69,9 @@ const PROGRAMS: [(&str, Program); 39] = [
     ("bar1", bar1::run),
     ("exec", exec::run),
     ("display", display::run),
+    ("patterns", patterns::run),
+    ("console", console::run),
+    ("hotplug", hotplug::run),
     ("fill", upload::fill),
     ("i2m", upload::inline),
     ("compute", compute::run),
@@ -95,7 +102,10 @@ const PROGRAMS: [(&str, Program); 39] = [
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian" | "smi" | "cuda")
+    matches!(
+        program,
+        "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian" | "smi" | "cuda" | "console"
+    )
 }
 
 /// A program's options, as `name=value` words.

@@ -142,6 +142,43 @@ pub fn drm_version(file: &File) -> Result<(i32, i32, i32)> {
     Ok((major, minor, patch))
 }
 
+/// A console's font: glyphs of `height` bytes each, a byte a line, the leftmost pixel highest.
+#[derive(Debug)]
+pub struct ConsoleFont {
+    /// Pixels of a line.
+    pub width: u32,
+    /// Lines of a glyph.
+    pub height: u32,
+    /// The glyphs one after another.
+    pub glyphs: Vec<u8>,
+}
+
+/// The font of a console, of up to 512 glyphs of 8 by 32 pixels (`KDFONTOP`).
+pub fn console_font(console: &File) -> Result<ConsoleFont> {
+    /// Lines that the kernel has room for with each glyph.
+    const ROOM: usize = 32;
+    const KDFONTOP: u64 = 0x4b72;
+    #[repr(C)]
+    struct FontOperation {
+        operation: u32,
+        flags: u32,
+        width: u32,
+        height: u32,
+        count: u32,
+        data: *mut u8,
+    }
+    let mut data = vec![0u8; 512 * ROOM];
+    let mut get =
+        FontOperation { operation: 1, flags: 0, width: 8, height: 32, count: 512, data: data.as_mut_ptr() };
+    // SAFETY: the kernel writes the struct, and at most `count` glyphs of 8 by 32 pixels to `data`, which has
+    // room for them and is not looked at meanwhile.
+    check(unsafe { libc::ioctl(console.as_raw_fd(), KDFONTOP, &raw mut get) })?;
+    let (height, count) = (get.height as usize, get.count as usize);
+    let glyphs = data.chunks_exact(ROOM).take(count);
+    let glyphs = glyphs.flat_map(|glyph| glyph.iter().take(height).copied()).collect();
+    Ok(ConsoleFont { width: get.width, height: get.height, glyphs })
+}
+
 /// A shared mapping of a file, or of a buffer object through the DRM device.
 #[derive(Debug)]
 pub struct Mapping {

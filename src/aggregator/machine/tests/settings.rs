@@ -33,6 +33,29 @@ fn one_wrong_setting_leaves_all_as_they_were() {
 }
 
 #[test]
+fn monitor_is_told_to_its_vm_once_all_settings_are_good() {
+    let (mut machine, _fake, a, _b) = two_tenants();
+    let told = |machine: &mut Machine| {
+        let outputs = outputs(machine).into_iter();
+        outputs.filter(|output| matches!(output, Output::Event(..))).collect::<Vec<_>>()
+    };
+
+    for (wrong, why) in [
+        ("display=8000x8000", "display=8000x8000: a screen of 8000x8000 has a side"),
+        ("display=large", "or display=off"),
+        ("weight=0", "weight"),
+    ] {
+        let error = machine.set(&order(Some("a"), &["display=1024x768", wrong]), T0).unwrap_err();
+        assert!(error.0.contains(why), "{error}");
+        assert_eq!(told(&mut machine), []);
+    }
+    machine.set(&order(Some("a"), &["display=1024x768"]), T0).unwrap();
+    assert_eq!(told(&mut machine), [Output::Event(a, Event::Monitor(Some((1024, 768))))]);
+    machine.set(&order(Some("a"), &["display=off"]), T0).unwrap();
+    assert_eq!(told(&mut machine), [Output::Event(a, Event::Monitor(None))]);
+}
+
+#[test]
 fn unknown_vm_is_refused_with_those_that_are_there() {
     let (mut machine, _fake, ..) = two_tenants();
 

@@ -27,6 +27,9 @@ fn control_socket_answers_every_method() {
     assert_eq!(ask("vm.show", json!({ "vm": "vm2" }))["data"], json!({ "connected": ["vm1"] }));
     assert_eq!(ask("vm.set", json!({ "vm": "vm1", "settings": ["weight=300"] }))["share"]["weight"], 300);
     assert_eq!(ask("vm.set", json!({ "vm": "vm1", "settings": ["weight=0"] }))["code"], -32002);
+    let no_head = ask("vm.set", json!({ "vm": "vm1", "settings": ["weight=5", "display=1024x768"] }));
+    assert!(no_head["message"].as_str().unwrap().starts_with("vm1 has no display: "), "{no_head}");
+    assert_eq!(ask("vm.show", json!({ "vm": "vm1" }))["share"]["weight"], 300);
     assert_eq!(ask("gpu.set", json!({ "settings": ["policy=weighted"] }))["policy"], "weighted");
     assert_eq!(ask("version", Value::Null)["api"], methods::API_VERSION);
     assert_eq!(ask("rpc.discover", json!({})), methods::description());

@@ -38,6 +38,45 @@ pub struct rpc_run_cpu_sequencer_v17_00 {
 }
 layout!(rpc_run_cpu_sequencer_v17_00, 0x28, cmdIndex @ 4, regSaveArea @ 8);
 
+/// An event that a driver has an object for. Its data follow, from [`POST_EVENT_DATA`] on: before the end of
+/// what C counts as the structure.
+///
+/// Source: nouveau `rm/r535/nvrm/event.h`; the same in both versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct rpc_post_event_v17_00 {
+    pub hClient: u32,
+    pub hEvent: u32,
+    pub notifyIndex: u32,
+    pub data: u32,
+    pub info16: u16,
+    pub pad: u16,
+    pub status: u32,
+    pub eventDataSize: u32,
+    pub bNotifyList: u8,
+    pub pad2: [u8; 3],
+}
+layout!(rpc_post_event_v17_00, 0x20, info16 @ 0x10, status @ 0x14, bNotifyList @ 0x1c);
+
+/// Where an event's data begin in [`rpc_post_event_v17_00`].
+pub const POST_EVENT_DATA: usize = 0x1d;
+
+/// `notifyIndex` of a monitor that is plugged in or out.
+pub const NV2080_NOTIFIERS_HOTPLUG: u32 = 1;
+
+gpuvmk_chip::fields! {
+    /// `notifyIndex` as events are made with it.
+    NV01_EVENT_INDEX { 15:0 NOTIFIER }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Nv2080HotplugNotification {
+    pub plugDisplayMask: u32,
+    pub unplugDisplayMask: u32,
+}
+layout!(Nv2080HotplugNotification, 8);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PACKED_REGISTRY_TABLE {

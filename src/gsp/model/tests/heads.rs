@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::config;
 use super::driver::{Driver, R535, R570, SPEAKS, poke, words};
-use super::probe::{DEVICE, client};
+use super::probe::{DEVICE, SUBDEVICE, client};
 use crate::abi::values::{DisplayChannel, InstanceMemory};
 use crate::hal::{AD104, AD107};
 use crate::model::{DisplayEngine, Gsp, GspConfig};
@@ -282,4 +282,36 @@ fn channels_and_what_was_said_of_them_are_in_a_state() {
     let mut wild = state;
     wild.display_buffers[0].name.instance = 9;
     assert!(Gsp::from_state(&wild, with_head()).is_err());
+}
+
+/// Makes an event of that index.
+fn event(driver: &mut Driver, handle: u32, index: u32) {
+    let mut parameters = words(&[CLIENT, 0, 0x7e, index]);
+    parameters.resize(0x18, 0);
+    assert_eq!(driver.alloc(CLIENT, SUBDEVICE, handle, 0x7e, &parameters), 0);
+}
+
+#[test]
+fn driver_is_told_of_another_monitor_by_the_event_that_it_has_for_it() {
+    let (mut driver, engine) = driver();
+    assert!(driver.gsp.replugged(&driver.back).is_empty(), "nobody wants to know");
+    event(&mut driver, 0x7e_0000, 0x0400_0001);
+    event(&mut driver, 0x7e_0001, 0x0400_0007);
+    for (is_unplugged, masks) in [(false, [1, 0]), (true, [0, 1])] {
+        *engine.is_unplugged.lock().unwrap() = is_unplugged;
+        assert_eq!(driver.gsp.replugged(&driver.back).len(), 1);
+        driver.poll();
+        let told = driver.events.pop().unwrap();
+        assert_eq!((told.function, told.body.len()), (0x1003, 0x28));
+        assert_eq!([0, 1, 2, 6].map(|word| told.word(word * 4)), [CLIENT, 0x7e_0000, 1, 8]);
+        // Data begin before the end of the structure.
+        assert_eq!(told.body[0x1d..0x25], *words(&masks));
+    }
+}
+
+#[test]
+fn events_of_another_monitor_are_few_however_many_a_driver_has() {
+    let (mut driver, _) = driver();
+    (0..20).for_each(|at| event(&mut driver, 0x7e_0000 + at, 1));
+    assert_eq!(driver.gsp.replugged(&driver.back).len(), 8);
 }

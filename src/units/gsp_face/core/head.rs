@@ -1,11 +1,14 @@
 //! The function's head: the display engine behind its lock, and what goes with it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use super::super::config::HeadConfig;
 use super::super::frames::Frames;
 use super::super::locked;
 use crate::display::{Display, DisplayCounters, DisplayState};
 use gpuvmk_chip::display::ChannelName;
+use gpuvmk_display::{Mode, ModeError, Size};
 use gpuvmk_gsp::DisplayEngine;
 use gpuvmk_gsp::abi::values::{DisplayChannel, InstanceMemory};
 
@@ -35,6 +38,10 @@ impl DisplayEngine for HeadUnit {
 #[derive(Debug)]
 pub struct Head<B> {
     unit: Arc<HeadUnit>,
+    /// The monitor.
+    monitor: Mutex<HeadConfig>,
+    /// It is another one since GSP has told the driver.
+    replugged: AtomicBool,
     /// Weak: the thread of its frames has it for a moment, and is gone before the function lets it go.
     back: Weak<B>,
     /// The way to that thread.
@@ -43,8 +50,48 @@ pub struct Head<B> {
 
 impl<B> Head<B> {
     /// A head with that display engine.
-    pub fn new(display: Display, back: Weak<B>) -> Self {
-        Self { unit: Arc::new(HeadUnit(Mutex::new(display))), back, frames: Frames::default() }
+    pub fn new((monitor, display): (HeadConfig, Display), back: Weak<B>) -> Self {
+        Self {
+            unit: Arc::new(HeadUnit(Mutex::new(display))),
+            monitor: Mutex::new(monitor),
+            replugged: AtomicBool::new(false),
+            back,
+            frames: Frames::default(),
+        }
+    }
+
+    /// A monitor that prefers another mode is plugged in, or none. False: it is that one already.
+    ///
+    /// # Errors
+    /// No monitor prefers such a size.
+    pub fn plug(&self, size: Option<Size>) -> Result<bool, ModeError> {
+        let mode = size.map(Mode::new).transpose()?;
+        let edid = {
+            let mut monitor = locked(&self.monitor);
+            if monitor.mode == mode {
+                return Ok(false);
+            }
+            monitor.mode = mode;
+            monitor.edid()
+        };
+        locked(&self.unit.0).set_edid(edid);
+        self.replugged.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// The mode that the monitor prefers; none: none is plugged in.
+    pub fn monitor(&self) -> Option<Mode> {
+        locked(&self.monitor).mode
+    }
+
+    /// Whether the driver is to be told that the monitor is another one.
+    pub fn is_replugged(&self) -> bool {
+        self.replugged.load(Ordering::Acquire)
+    }
+
+    /// The same, once.
+    pub fn take_replugged(&self) -> bool {
+        self.replugged.swap(false, Ordering::AcqRel)
     }
 
     /// The display engine, for firmware.

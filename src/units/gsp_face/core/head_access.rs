@@ -17,6 +17,24 @@ impl<B: GspBackend> Core<B> {
         self.head.as_ref()?.lock().scanout(&VramMemory(back))
     }
 
+    /// Plugs in a monitor that prefers a size, or none, and tells the driver. Nothing happens where there is
+    /// no head.
+    pub fn replug(&self, size: Option<(u16, u16)>) {
+        let Some(head) = &self.head else { return };
+        match head.plug(size.map(|(width, height)| Size::new(width, height))) {
+            Ok(true) => {
+                match head.monitor() {
+                    Some(mode) => log::info!("The monitor prefers {mode} now"),
+                    None => log::info!("The monitor is unplugged"),
+                }
+                self.face.counters_changed.note();
+                self.deliver();
+            }
+            Ok(false) => {}
+            Err(error) => log::warn!("The monitor stays as it is: {error}"),
+        }
+    }
+
     /// Reads a register of the display engine; none: it is not of it, or the function has no head.
     pub fn read_head(&self, reg: Reg) -> Option<u32> {
         let head = self.head.as_ref()?;

@@ -1,5 +1,6 @@
 //! What a core is put together from, new or from a saved state.
 
+use super::super::config::HeadConfig;
 use super::super::face::Face;
 use super::super::identity_page::IdentityPage;
 use super::super::unreported_stops::UnreportedStops;
@@ -27,6 +28,6 @@ pub struct Parts {
     pub window_faults: u64,
     /// Doorbells that named no channel.
     pub bad_doorbells: u64,
-    /// The display engine, where the function has a head.
-    pub display: Option<Display>,
+    /// The display engine, where the function has a head, and how that was configured.
+    pub display: Option<(HeadConfig, Display)>,
 }

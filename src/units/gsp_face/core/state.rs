@@ -127,10 +127,10 @@ impl Parts {
         let gsp = Gsp::from_state(&state.gsp, config)?;
         let display = state.display.as_ref().zip(head);
         let display = display.map(|(display, head)| {
-            let display = Display::from_state(display, head.edid.clone(), clock.now())?;
+            let display = Display::from_state(display, head.edid(), clock.now())?;
             let problem = || "its channels are not those that GSP's objects name".to_owned();
             Check("display").that(display.channels().eq(gsp.display_channels()), problem)?;
-            Ok(display)
+            Ok((head.clone(), display))
         });
         let display = display.transpose()?;
         let windows = Check("windows");

@@ -10,6 +10,7 @@ mod falcons;
 #[path = "../../../../tests/common/gsp_queues.rs"]
 mod gsp_queues;
 mod hal_rows;
+mod heads;
 mod hostile;
 mod interrupts;
 mod kernel_channels;

@@ -78,8 +78,8 @@ arguments! {
 /// A connector that has a monitor, the head that drives it, and the monitor's modes.
 #[derive(Debug)]
 pub struct Screen {
-    file: File,
-    crtc: u32,
+    pub(super) file: File,
+    pub(super) crtc: u32,
     connector: u32,
     /// The monitor's modes, the preferred one first.
     pub modes: Vec<Mode>,
@@ -96,8 +96,8 @@ pub struct Picture {
     pub pixels: Mapping,
 }
 
-/// The address of something that the kernel fills.
-fn address<T>(of: &mut [T]) -> u64 {
+/// The address of something that the kernel reads or fills.
+pub(super) fn address<T>(of: &mut [T]) -> u64 {
     // CAST: pointers have 64 bits here.
     of.as_mut_ptr() as u64
 }
@@ -151,12 +151,17 @@ impl Screen {
 
     /// Shows a picture in a mode.
     pub fn set_mode(&self, mode: Mode, picture: &Picture) -> Result<()> {
+        self.show(mode, picture.fb)
+    }
+
+    /// Shows a framebuffer in a mode.
+    pub(super) fn show(&self, mode: Mode, fb: u32) -> Result<()> {
         let mut connectors = [self.connector];
         let mut crtc = Crtc {
             connectors: address(&mut connectors),
             count_connectors: 1,
             crtc: self.crtc,
-            fb: picture.fb,
+            fb,
             valid: 1,
             mode,
             ..Crtc::default()
@@ -187,8 +192,25 @@ impl Screen {
             CursorCall { flags: CURSOR_BO | CURSOR_MOVE, crtc, x, y, width: 64, height: 64, handle };
         ioctl(&self.file, "CURSOR", CURSOR, &mut call)
     }
+
+    /// Moves the cursor.
+    pub fn move_cursor(&self, x: i32, y: i32) -> Result<()> {
+        let mut call = CursorCall { flags: CURSOR_MOVE, crtc: self.crtc, x, y, ..CursorCall::default() };
+        ioctl(&self.file, "CURSOR", CURSOR, &mut call)
+    }
+
+    /// Shows no cursor any more.
+    pub fn hide_cursor(&self) -> Result<()> {
+        let mut call = CursorCall { flags: CURSOR_BO, crtc: self.crtc, ..CursorCall::default() };
+        ioctl(&self.file, "CURSOR", CURSOR, &mut call)
+    }
 }
 
-fn ioctl<T: IoctlArgument>(file: &File, what: &'static str, number: u64, argument: &mut T) -> Result<()> {
+pub(super) fn ioctl<T: IoctlArgument>(
+    file: &File,
+    what: &'static str,
+    number: u64,
+    argument: &mut T,
+) -> Result<()> {
     sys::drm_ioctl(file, Direction::ReadWrite, number, argument).context(what)
 }
