@@ -42,7 +42,7 @@ pub const VRAM_MIB: u32 = 1024;
 /// A guest's own memory, of which its initramfs takes 100 MiB.
 pub const MEMORY_MIB: u32 = 1536;
 /// Its driver is no nouveau; the modules are loaded all the same. A program has a context for each check.
-pub const KERNEL_WORDS: &[&str] = &["gpuvmk.bare=1", "gpuvmk.limit=240"];
+pub const KERNEL_WORDS: &[&str] = &["gpuvmk.bare=1", "gpuvmk.limit=600"];
 /// Where programs and libraries lie in the guest.
 const PLACE: &str = "nvidia";
 /// Our program, in the guest.

@@ -27,6 +27,9 @@ const VULKAN_MEMORY_MIB: u32 = 768;
 const UNDER_ORDERS: Duration = Duration::from_secs(3000);
 /// The longest that a guest may take. The slowest case takes about a minute on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// The same with NVIDIA's own driver: each of twenty checks has a context of its own, and a machine with more
+/// to do than it has processors needs more than five minutes for them.
+const NVIDIA_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// The tools, ready.
 #[derive(Debug)]
@@ -227,7 +230,7 @@ impl Workshop {
             nouveau_options: words(guest.nouveau_options),
             kernel_words: words(guest.kernel_words),
             reboots: guest.reboots,
-            timeout: TIMEOUT,
+            timeout: if guest.firmware == Firmware::NvidiaDriver { NVIDIA_TIMEOUT } else { TIMEOUT },
             takes_orders: false,
             monitor: None,
         })
