@@ -25,6 +25,9 @@ const NVIDIA: [&str; 2] = ["smi", "cuda"];
 /// The mode that monitors prefer: each word of a picture that a guest's processor writes is an access that
 /// traps.
 pub(super) const DISPLAY: &str = "640x480";
+/// The kernel's console is drawn by its processor, which waits for each word: on a busy machine so long that
+/// the kernel would take it for hung.
+const PATIENT: &[&str] = &["watchdog_thresh=60"];
 /// What a head shows: pictures below a cursor, and the kernel's log on its console.
 const SHOWN: [&str; 2] = ["patterns:what=cursor", "console:log=20"];
 
@@ -78,7 +81,7 @@ impl Plan {
             memory_mib: MEMORY_MIB[usize::from(vulkan)],
             vram_mib: VRAM_MIB,
             cpus: 1,
-            kernel_words: &[],
+            kernel_words: if options.display { PATIENT } else { &[] },
             driver: options.driver,
             kernel,
             vulkan,

@@ -75,13 +75,13 @@ impl Font {
 }
 
 /// Reads the lines of a console; `said` has its font, the lines that were written, and whether there is
-/// nothing else. Comes back with all lines that are seen.
+/// nothing else. Comes back with all lines that are seen, but for empty ones behind them.
 ///
 /// # Errors
 /// Other lines are seen than were written.
 pub fn compare(picture: &Picture, said: &Map<String, Value>) -> Result<Vec<String>> {
     let font = said.get("font").and_then(Value::as_object).context("the guest says no font")?;
-    let seen = Font::of(font)?.read(picture);
+    let mut seen = Font::of(font)?.read(picture);
     let lines = said.get("lines").and_then(Value::as_array).context("the guest says no lines")?;
     let written: Option<Vec<&str>> = lines.iter().map(Value::as_str).collect();
     let written = written.filter(|lines| !lines.is_empty()).context("the guest wrote no lines")?;
@@ -92,6 +92,7 @@ pub fn compare(picture: &Picture, said: &Map<String, Value>) -> Result<Vec<Strin
         seen.windows(written.len()).any(|window| window.iter().eq(written.iter()))
     };
     ensure!(is_there, "the console shows {seen:?}, not {written:?}");
+    seen.truncate(seen.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1));
     Ok(seen)
 }
 

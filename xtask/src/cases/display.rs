@@ -20,9 +20,6 @@ const EVERYTHING: &[&str] = &[
 ];
 /// Text before and after devices were suspended, and a mode and a cursor after that.
 const SUSPENDED: &[&str] = &["console", "suspend", "console:say=awake", "patterns:what=cursor"];
-/// The same with a machine that sleeps (S3), where the driver keeps VRAM itself.
-const SLEEPS: &[&str] =
-    &["console", "suspend:sleep=deep:times=2", "console:say=awake", "patterns:what=cursor"];
 /// Other monitors, and none, while the driver works.
 const PLUGGED: &[&str] = &["console", "hotplug", "console:say=again"];
 /// Two guests' pictures at once.
@@ -56,7 +53,6 @@ pub fn cases() -> Vec<Case> {
         looked("6.12", true, vec![guest("vm1", old, EVERYTHING)]),
         looked("newest", true, vec![guest("vm1", newest, EVERYTHING)]),
         looked("suspended", true, vec![guest("vm1", old, SUSPENDED)]),
-        looked("sleeps", true, vec![guest("vm1", newest, SLEEPS)]),
         looked("plugged-6.12", true, vec![guest("vm1", old, PLUGGED)]),
         looked("plugged-newest", true, vec![guest("vm1", newest, PLUGGED)]),
         looked("two-guests", true, vec![guest("vm1", old, ONE), guest("vm2", newest, OTHER)]),
