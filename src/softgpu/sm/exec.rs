@@ -14,6 +14,7 @@ mod memory;
 mod phase;
 mod quick;
 mod special;
+mod sums;
 mod tensor;
 
 use gpuvmk_isa::Opcode as O;
@@ -21,6 +22,7 @@ use gpuvmk_isa::Opcode as O;
 pub(crate) use context::{Context, Turn};
 use context::{Flow, INSTRUCTION};
 pub(crate) use memory::touched;
+pub(crate) use quick::run as quick_run;
 
 use crate::fault::{Cause, Exception};
 use crate::op::Op;
@@ -28,7 +30,11 @@ use crate::program::{PAGE, Page};
 use crate::row::{ALL, Row};
 use crate::warp::{TURN, Warp};
 
+/// Runs instructions that have forms of their own: see [`quick::run`].
+pub(crate) type Quickly = fn(&mut Warp, &mut Context<'_>, &Page, u64, u32) -> Result<u32, Cause>;
+
 /// Runs a warp while it stays in a page of code. What is left are its instructions, and those of its group.
+/// Where all lanes run together, `quickly` runs those that it can.
 ///
 /// # Errors
 /// Why it cannot go on. The group's place is that of the instruction.
@@ -39,6 +45,7 @@ pub(crate) fn in_page(
     page: &Page,
     base: u64,
     [left, fairness]: &mut [u32; 2],
+    quickly: Quickly,
 ) -> Result<Option<Turn>, Cause> {
     let pool = &page.pool[..];
     loop {
@@ -51,7 +58,7 @@ pub(crate) fn in_page(
         }
         let index = usize::try_from(offset / INSTRUCTION).unwrap_or(usize::MAX);
         if warp.group.mask == ALL && !warp.is_split() && offset.is_multiple_of(INSTRUCTION) {
-            let ran = quick::run(warp, page, base, *left);
+            let ran = quickly(warp, context, page, base, *left)?;
             if ran > 0 {
                 *left -= ran;
                 continue;

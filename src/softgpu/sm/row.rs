@@ -29,6 +29,13 @@ impl Iterator for Lanes {
     }
 }
 
+/// The mask of `count` lanes from `first` on.
+#[inline(always)]
+pub const fn span(first: usize, count: usize) -> u32 {
+    let ones = if count >= LANES { ALL } else { (1 << count) - 1 };
+    ones << (first % LANES)
+}
+
 /// A row of what a function gives for each lane.
 #[inline(always)]
 pub fn each(mut of: impl FnMut(usize) -> u32) -> Row {

@@ -1,9 +1,10 @@
 //! Twins of the room of execution: one as the compiler makes it for every processor of an architecture, one
-//! for those with AVX2 and FMA. Both are made of the same source: they differ in speed alone.
+//! for those with AVX2 and FMA. Those with AVX-512 have the commonest instructions of their own, too. All are
+//! made of the same source: they differ in speed alone.
 
 #![allow(unsafe_code, reason = "code for a processor's features is called where the processor was asked")]
 
-use crate::exec::{Context, Turn, in_page};
+use crate::exec::{Context, Quickly, Turn, in_page, quick_run};
 use crate::fault::Cause;
 use crate::program::{Code, PAGE, Page};
 use crate::warp::Warp;
@@ -19,6 +20,9 @@ enum Made {
     /// For one with AVX2 and FMA. Only [`Twin::of_host`] makes it.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// For one with AVX-512 besides. Only [`Twin::of_host`] makes it.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Twin {
@@ -30,9 +34,20 @@ impl Twin {
     pub fn of_host() -> Self {
         #[cfg(target_arch = "x86_64")]
         if avx2::is_there() {
-            return Self(Made::Avx2);
+            return Self(if avx512::is_there() { Made::Avx512 } else { Made::Avx2 });
         }
         Self::PLAIN
+    }
+
+    /// All that this processor runs, the slowest one first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if avx2::is_there() {
+            let both = [Self::PLAIN, Self(Made::Avx2)];
+            return both.into_iter().chain(avx512::is_there().then_some(Self(Made::Avx512))).collect();
+        }
+        vec![Self::PLAIN]
     }
 
     /// Runs a warp for `budget` instructions at most.
@@ -71,18 +86,58 @@ impl Twin {
         left: &mut [u32; 2],
     ) -> Result<Option<Turn>, Cause> {
         match self.0 {
-            Made::Plain => in_page(warp, context, page, base, left),
+            Made::Plain => in_page(warp, context, page, base, left, plain),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has the features that the function is made for: a twin of this kind comes
-            // from `of_host` alone, which asked it.
-            Made::Avx2 => unsafe { avx2::run(warp, context, page, base, left) },
+            // SAFETY: the processor has the features that both functions are made for: a twin of this kind
+            // comes from `of_host` alone, which asked it.
+            Made::Avx2 => unsafe { avx2::run(warp, context, page, base, left, with_avx2) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Made::Avx512 => unsafe { avx2::run(warp, context, page, base, left, with_avx512) },
         }
     }
 }
 
+/// The commonest instructions, for every processor.
+fn plain(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    page: &Page,
+    base: u64,
+    most: u32,
+) -> Result<u32, Cause> {
+    quick_run(warp, context, page, base, most)
+}
+
+/// The same, with AVX2.
+#[cfg(target_arch = "x86_64")]
+fn with_avx2(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    page: &Page,
+    base: u64,
+    most: u32,
+) -> Result<u32, Cause> {
+    // SAFETY: twins that have asked the processor for these features alone are given this function.
+    unsafe { avx2::quickly(warp, context, page, base, most) }
+}
+
+/// The same, with AVX-512.
+#[cfg(target_arch = "x86_64")]
+fn with_avx512(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    page: &Page,
+    base: u64,
+    most: u32,
+) -> Result<u32, Cause> {
+    // SAFETY: as above.
+    unsafe { avx512::quickly(warp, context, page, base, most) }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Cause, Context, Page, Turn, Warp, in_page};
+    use super::{Cause, Context, Page, Quickly, Turn, Warp, in_page, quick_run};
 
     /// Whether the processor has the features of [`run`]. They are asked for once.
     pub(super) fn is_there() -> bool {
@@ -101,7 +156,43 @@ mod avx2 {
         page: &Page,
         base: u64,
         left: &mut [u32; 2],
+        quickly: Quickly,
     ) -> Result<Option<Turn>, Cause> {
-        in_page(warp, context, page, base, left)
+        in_page(warp, context, page, base, left, quickly)
+    }
+
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn quickly(
+        warp: &mut Warp,
+        context: &mut Context<'_>,
+        page: &Page,
+        base: u64,
+        most: u32,
+    ) -> Result<u32, Cause> {
+        quick_run(warp, context, page, base, most)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{Cause, Context, Page, Warp, quick_run};
+
+    /// Whether the processor has the features of [`quickly`] besides those of [`super::avx2::run`].
+    pub(super) fn is_there() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+    }
+
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn quickly(
+        warp: &mut Warp,
+        context: &mut Context<'_>,
+        page: &Page,
+        base: u64,
+        most: u32,
+    ) -> Result<u32, Cause> {
+        quick_run(warp, context, page, base, most)
     }
 }

@@ -131,6 +131,12 @@ impl Warp {
         pool.get(index.wrapping_sub(usize::from(POOL))).unwrap_or(&ZERO)
     }
 
+    /// A row of the warp.
+    #[inline(always)]
+    pub fn near(&self, row: u16) -> &Row {
+        self.rows.get(usize::from(row)).unwrap_or(&ZERO)
+    }
+
     /// Uniform registers, and behind them those of the lanes.
     pub fn registers(&self) -> &[Row] {
         &self.rows
@@ -391,9 +397,24 @@ impl Warp {
 
     /// A barrier of the CTA has opened.
     pub fn barrier_opened(&mut self, barrier: u8, reduction: Option<Reduction>) {
-        self.wake(Wait::Cta(barrier), ALL);
-        self.resume();
+        match self.parked[..] {
+            // All its lanes wait together: most do.
+            [(group, wait)] if group.mask == self.live && wait == Wait::Cta(barrier) && self.is_plain() => {
+                self.parked.clear();
+                self.group = group;
+                self.yielded &= !group.mask;
+            }
+            _ => {
+                self.wake(Wait::Cta(barrier), ALL);
+                self.resume();
+            }
+        }
         self.reduction = reduction.unwrap_or(self.reduction);
+    }
+
+    /// Whether none of its lanes is hidden.
+    fn is_plain(&self) -> bool {
+        self.words.hidden == 0
     }
 
     /// Takes a group, if none runs.

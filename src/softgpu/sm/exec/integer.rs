@@ -4,33 +4,11 @@ use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::BoolOp;
 
 use super::context::{Done, put, put_wide};
+use super::sums::{bit, lea, signed, sum};
 use crate::numerics::integer as words;
-use crate::op::{Condition, Detail, Op, Source};
-use crate::row::{Row, each, each_wide, low, mask as lanes, pair};
+use crate::op::{Condition, Detail, Op};
+use crate::row::{Row, each, each_wide, mask as lanes, pair};
 use crate::warp::Warp;
-
-/// A source with its sign changed, or, where a longer number goes on, its complement.
-#[inline(always)]
-fn signed(warp: &Warp, pool: &[Row], source: Source, complement: bool) -> Row {
-    let row = warp.row(pool, source.row);
-    match (source.negate, complement) {
-        (false, _) => *row,
-        (true, false) => each(|lane| row[lane].wrapping_neg()),
-        (true, true) => each(|lane| !row[lane]),
-    }
-}
-
-/// All ones if a source's sign is changed.
-#[inline(always)]
-const fn complement(source: Source) -> u32 {
-    if source.negate { u32::MAX } else { 0 }
-}
-
-/// Each lane's bit of a condition.
-#[inline(always)]
-fn bit(mask: u32, lane: usize) -> u32 {
-    mask >> lane & 1
-}
 
 /// A comparison's result with a predicate.
 #[inline(always)]
@@ -58,39 +36,6 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
         _ => return sum(warp, op, pool, mask),
     };
     put(warp, op.d, &result, mask)
-}
-
-#[inline(always)]
-fn sum(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
-    let extended = matches!(op.detail, Detail::Integer { extended: true, .. });
-    if op.to == [crate::op::TRUE; 2] && !extended {
-        let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
-        let (of_a, of_b, of_c) = (complement(op.a), complement(op.b), complement(op.c));
-        // The sign is changed by the complement and one more.
-        let one = 0_u32.wrapping_sub(of_a).wrapping_sub(of_b).wrapping_sub(of_c);
-        let result = each(|lane| {
-            let sum = (a[lane] ^ of_a).wrapping_add(b[lane] ^ of_b).wrapping_add(c[lane] ^ of_c);
-            sum.wrapping_add(one)
-        });
-        return put(warp, op.d, &result, mask);
-    }
-    // A negated operand is its complement and a carry of one, but where another sum's carry comes in.
-    let [a, b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, true));
-    let ones = [op.a, op.b, op.c].iter().map(|source| u32::from(source.negate)).sum::<u32>();
-    let carries = if extended { [op.from[0], op.from[1]].map(|from| warp.lanes(from)) } else { [0; 2] };
-    let more = if extended { 0 } else { ones };
-    let (mut result, mut one, mut two) = ([0; 32], 0, 0);
-    for lane in 0..32 {
-        let carry = bit(carries[0], lane) + bit(carries[1], lane) + more;
-        let (word, over) = words::add3(a[lane], b[lane], c[lane], carry);
-        result[lane] = word;
-        one |= u32::from(over > 0) << lane;
-        two |= u32::from(over > 1) << lane;
-    }
-    put(warp, op.d, &result, mask)?;
-    warp.put_predicate(op.to[0], one, mask);
-    warp.put_predicate(op.to[1], two, mask);
-    Ok(())
 }
 
 /// IMAD in its forms.
@@ -264,36 +209,6 @@ pub(super) fn logic(a: &Row, b: &Row, c: &Row, table: u8) -> Row {
         0x96 => each(|lane| a[lane] ^ b[lane] ^ c[lane]),
         _ => each(|lane| words::logic(a[lane], b[lane], c[lane], table.into())),
     }
-}
-
-#[inline(always)]
-fn lea(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, how: (u32, bool, bool, bool)) -> Done {
-    let (shift, high, extended, sign) = how;
-    let (a, c) = (warp.row(pool, op.a.row), warp.row(pool, op.c.row));
-    let shifted = each(|lane| {
-        let upper = if sign { (a[lane].cast_signed() >> 31).cast_unsigned() } else { c[lane] };
-        let number = pair(a[lane], if high { upper } else { 0 });
-        // The pair is negated as a whole.
-        let number = if op.a.negate && !extended && high { number.wrapping_neg() } else { number };
-        let number = if high {
-            low(number >> 32 << shift | (number & u64::from(u32::MAX)) >> (32 - shift))
-        } else {
-            low(number << shift)
-        };
-        if op.a.negate && (extended || !high) { !number } else { number }
-    });
-    let b = signed(warp, pool, op.b, true);
-    let one = if extended { 0 } else { u32::from(op.b.negate) + u32::from(op.a.negate && !high) };
-    let carries = if extended { warp.lanes(op.from[0]) } else { 0 };
-    let (mut result, mut over) = ([0; 32], 0);
-    for lane in 0..32 {
-        let (word, carry) = words::add3(shifted[lane], b[lane], 0, one + bit(carries, lane));
-        result[lane] = word;
-        over |= u32::from(carry > 0) << lane;
-    }
-    put(warp, op.d, &result, mask)?;
-    warp.put_predicate(op.to[0], over, mask);
-    Ok(())
 }
 
 /// The smaller or the larger one, by a predicate.

@@ -4,6 +4,7 @@ mod address;
 mod constant;
 mod copy;
 mod matrix;
+mod shared;
 mod small;
 
 pub(super) use address::space;
@@ -14,18 +15,13 @@ pub(super) use copy::copy;
 pub(super) use matrix::{matrices, store_matrices};
 
 use address::{Reached, local, reached, run_of_warp, short};
+use shared::{bytes, load_shared, store_shared};
 
 use super::context::{Context, Done, put};
 use crate::fault::Cause;
 use crate::op::{Detail, Op, POOL, Place, Space, Unit, ZERO_ROW};
-use crate::row::{ALL, LANES, Lanes, Row, ZERO};
+use crate::row::{ALL, LANES, Lanes, Row, ZERO, span};
 use crate::warp::Warp;
-
-/// Lanes of shared memory's accesses that are looked at together: those of a vector of 256 bits.
-const CHUNK: usize = 8;
-
-/// All of them.
-const WHOLE: u32 = (1 << CHUNK) - 1;
 
 #[inline(always)]
 pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
@@ -54,12 +50,6 @@ pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &
             small::store(context, place.space, &addresses, mask, warp.row(pool, op.b.row), bytes)
         }
     }
-}
-
-/// Bytes of a lane.
-#[allow(clippy::cast_possible_truncation, reason = "1, 2 or 4 words")]
-const fn bytes<const COUNT: usize>() -> u32 {
-    COUNT as u32 * 4
 }
 
 #[inline(always)]
@@ -148,7 +138,7 @@ fn load_global<const COUNT: usize>(
                 row[(first + lane) % LANES] = *word;
             }
         }
-        left &= !lanes_of_run(first, run);
+        left &= !span(first, run);
     }
     Ok(())
 }
@@ -170,81 +160,6 @@ fn run(addresses: &[u64; LANES], left: u32, size: u64) -> Result<usize, Cause> {
         next = next.wrapping_add(size);
     }
     Ok(count)
-}
-
-/// The mask of `count` lanes.
-#[inline(always)]
-const fn lanes_of_run(first: usize, count: usize) -> u32 {
-    let ones = if count >= LANES { ALL } else { (1 << count) - 1 };
-    ones << (first % LANES)
-}
-
-#[inline(always)]
-fn load_shared<const COUNT: usize>(
-    words: &[u32],
-    addresses: &Row,
-    mask: u32,
-    rows: &mut [Row; COUNT],
-) -> Done {
-    for (first, at) in (0..).step_by(CHUNK).zip(addresses.as_chunks::<CHUNK>().0) {
-        let lanes = mask >> first & WHOLE;
-        if lanes == WHOLE {
-            let (same, run) = pattern::<COUNT>(at);
-            if same {
-                let found = shared_words::<COUNT>(words, at[0])?;
-                for (row, word) in rows.iter_mut().zip(found) {
-                    row[first..first + CHUNK].fill(*word);
-                }
-                continue;
-            }
-            if run && let Some(found) = chunk_of_shared(words, at[0], COUNT) {
-                for (row, index) in rows.iter_mut().zip(0..) {
-                    for lane in 0..CHUNK {
-                        row[first + lane] = found[lane * COUNT + index];
-                    }
-                }
-                continue;
-            }
-        }
-        for lane in Lanes(lanes) {
-            let found = shared_words::<COUNT>(words, at[lane % CHUNK])?;
-            for (row, word) in rows.iter_mut().zip(found) {
-                row[first + lane] = *word;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Whether lanes have the same address, and whether their words follow each other.
-#[inline(always)]
-fn pattern<const COUNT: usize>(at: &[u32; CHUNK]) -> (bool, bool) {
-    let (mut other, mut apart, mut next) = (0, 0, at[0]);
-    for address in at {
-        other |= address ^ at[0];
-        apart |= address ^ next;
-        next = next.wrapping_add(bytes::<COUNT>());
-    }
-    (other == 0, apart == 0)
-}
-
-/// Words of a lane in shared memory.
-#[inline(always)]
-fn shared_words<const COUNT: usize>(words: &[u32], address: u32) -> Result<&[u32; COUNT], Cause> {
-    if !address.is_multiple_of(bytes::<COUNT>()) {
-        return Err(MISALIGNED);
-    }
-    let found = words.get((address / 4) as usize..).and_then(|words| words.first_chunk());
-    found.ok_or(OUT_OF_RANGE)
-}
-
-/// The words of lanes that follow each other, if all of them are there.
-#[inline(always)]
-fn chunk_of_shared(words: &[u32], address: u32, count: usize) -> Option<&[u32]> {
-    if !(address as usize).is_multiple_of(4 * count) {
-        return None;
-    }
-    words.get((address / 4) as usize..)?.get(..CHUNK * count)
 }
 
 /// Loads words of one lane.
@@ -344,36 +259,7 @@ fn store_global<const COUNT: usize>(
             }
         }
         context.view.store(addresses[first], words[..run].as_flattened())?;
-        left &= !lanes_of_run(first, run);
-    }
-    Ok(())
-}
-
-#[inline(always)]
-fn store_shared<const COUNT: usize>(
-    words: &mut [u32],
-    addresses: &Row,
-    mask: u32,
-    rows: [&Row; COUNT],
-) -> Done {
-    for (first, at) in (0..).step_by(CHUNK).zip(addresses.as_chunks::<CHUNK>().0) {
-        let lanes = mask >> first & WHOLE;
-        if lanes == WHOLE && pattern::<COUNT>(at).1 && chunk_of_shared(words, at[0], COUNT).is_some() {
-            let from = (at[0] / 4) as usize;
-            for (lane, words) in words[from..].chunks_exact_mut(COUNT).take(CHUNK).enumerate() {
-                for (word, row) in words.iter_mut().zip(rows) {
-                    *word = row[first + lane];
-                }
-            }
-            continue;
-        }
-        for lane in Lanes(lanes) {
-            let address = at[lane % CHUNK];
-            shared_words::<COUNT>(words, address)?;
-            for (word, row) in words[(address / 4) as usize..].iter_mut().zip(rows) {
-                *word = row[first + lane];
-            }
-        }
+        left &= !span(first, run);
     }
     Ok(())
 }

@@ -69,6 +69,21 @@ fn threads(first: u32, [width, height]: [u32; 2]) -> [Row; 3] {
     places
 }
 
+/// A register that tells which thread it is, if it is one of these.
+#[inline(always)]
+pub(super) fn of_place(warp: &Warp, context: &Context<'_>, register: u8) -> Option<Row> {
+    match register {
+        number::LANE => Some(each(|lane| u32::try_from(lane).unwrap_or(0))),
+        number::THREAD_X..=number::THREAD_Z => {
+            Some(thread(warp, context.launch.block, register - number::THREAD_X))
+        }
+        number::CTA_X..=number::CTA_Z => {
+            Some([context.place[usize::from(register - number::CTA_X)]; LANES])
+        }
+        _ => None,
+    }
+}
+
 #[inline(always)]
 pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32) -> Done {
     let Detail::Special(register) = op.detail else { return Ok(()) };
@@ -81,13 +96,10 @@ pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32
     let of_lane = |of: fn(u32) -> u32| each(|lane| of(1 << lane));
     let same = |word: u32| -> Row { [word; LANES] };
     let result = match register {
-        number::LANE => each(|lane| u32::try_from(lane).unwrap_or(0)),
         number::THREAD => {
             let [x, y, z] = [0, 1, 2].map(|axis| thread(warp, block, axis));
             each(|lane| x[lane] | y[lane] << 16 | z[lane] << 26)
         }
-        number::THREAD_X..=number::THREAD_Z => thread(warp, block, register - number::THREAD_X),
-        number::CTA_X..=number::CTA_Z => same(context.place[usize::from(register - number::CTA_X)]),
         number::LOCAL_WINDOW_LOW => same(low(context.launch.local_window)),
         number::LOCAL_WINDOW_HIGH => same(low(context.launch.local_window >> 32)),
         number::SHARED_WINDOW_LOW => same(low(context.launch.shared_window)),
@@ -102,7 +114,7 @@ pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, mask: u32
         number::TIMER_LOW => same(low(context.view.timer())),
         number::TIMER_HIGH => same(low(context.view.timer() >> 32)),
         number::CLUSTER_CTA | number::ZERO => same(0),
-        _ => return Err(Cause::NotExecuted(op.opcode)),
+        _ => of_place(warp, context, register).ok_or(Cause::NotExecuted(op.opcode))?,
     };
     if op.opcode == O::Cs2r && register == number::ZERO {
         return put_wide(warp, op.d, &[result; 2], mask);
