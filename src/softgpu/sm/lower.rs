@@ -143,7 +143,7 @@ impl Lower<'_> {
             Opcode::P2r | Opcode::R2p => instruction.operand(Role::Table),
             Opcode::BmovFromReg => instruction.operand(Role::Data),
             // Without a mask all lanes are meant.
-            Opcode::Bra if control::is_divergent(instruction) && instruction.operand(Role::A).is_none() => {
+            Opcode::Bra if control::asks_for_lanes(instruction) && instruction.operand(Role::A).is_none() => {
                 op.a.negate = true;
                 None
             }

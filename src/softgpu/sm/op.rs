@@ -278,6 +278,8 @@ pub enum Detail {
     /// Where all lanes go if one wants to, and one of a mask, which is the first operand, does not want to
     /// with them (BRA.DIV).
     Divergent(i64),
+    /// Where all lanes go if one wants to, and all of a mask want to with them (BRA.CONV).
+    Converged(i64),
     /// Another word of a warp's state, by its number.
     WarpWord(u8),
     /// SHFL.

@@ -134,6 +134,7 @@ const SHAPES: &[Made] = &[
 
 const WARY: &[Made] = &[
     ("wary_local_below", memory::below),
+    ("wary_converged", places::converged),
     ("wary_words_of_traps", wary::of_traps),
     ("wary_words_written_back", wary::written_back),
     ("wary_words_hidden", wary::hidden),

@@ -33,6 +33,26 @@ fn programs_end_and_twins_store_the_same() {
     }
 }
 
+/// Nobody ran BRA.CONV on a GPU. Compiled code branches by it around a WARPSYNC that lanes need that are not
+/// together, so that it goes where BRA.DIV, which a GPU ran, does not.
+#[test]
+fn lanes_branch_where_they_are_together_or_where_they_are_not() {
+    let stored = |name: &str| {
+        let shape = shapes().into_iter().chain(wary()).find(|shape| shape.name == name).unwrap();
+        outputs(&shape).unwrap()
+    };
+    let (apart, together) = (stored("places_divergent"), stored("wary_converged"));
+    assert!(apart.contains(&1) && together.contains(&1));
+    for (apart, together) in apart.iter().zip(&together) {
+        // 1 has gone, 2 has not; else nothing was stored.
+        match (apart, together) {
+            (1, 2) | (2, 1) => {}
+            (1 | 2, _) | (_, 1 | 2) => panic!("{apart} {together}"),
+            _ => assert_eq!(apart, together),
+        }
+    }
+}
+
 /// `UPDATE_DIFFERENCES=1` writes what differs; what is mended is to be taken from the list.
 #[test]
 fn a_gpu_gave_the_same_but_for_known_differences() {

@@ -56,12 +56,13 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<F
             let taken = if wanted == 0 { 0 } else { warp.group.mask };
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
-        (O::Bra, Detail::Divergent(distance)) => {
+        (O::Bra, Detail::Divergent(distance) | Detail::Converged(distance)) => {
             let given = warp.row(pool, op.a.row)[Warp::first_lane(warp.group.mask)];
             let required = if op.a.negate { !given } else { given };
             let wanted = mask & warp.lanes(op.from[1]);
             let apart = required & warp.counted() & !wanted != 0;
-            let taken = if wanted != 0 && apart { warp.group.mask } else { 0 };
+            let goes = apart == matches!(op.detail, Detail::Divergent(_));
+            let taken = if wanted != 0 && goes { warp.group.mask } else { 0 };
             branch(warp, next, next.wrapping_add(distance.cast_unsigned()), taken);
         }
         (O::CallRel, Detail::Target(distance)) if op.a.row != ZERO_ROW => {

@@ -20,8 +20,18 @@ pub(super) fn signed(instruction: &Instruction) -> bool {
 }
 
 /// True for BRA.DIV.
-pub(super) fn is_divergent(instruction: &Instruction) -> bool {
+fn is_divergent(instruction: &Instruction) -> bool {
     instruction.has(Kind::Branch) && matches!(instruction.get(), Branch::Divergent)
+}
+
+/// True for BRA.CONV.
+fn is_converged(instruction: &Instruction) -> bool {
+    instruction.has(Kind::Branch) && matches!(instruction.get(), Branch::Converged)
+}
+
+/// True for those that ask whether all lanes of a mask are there.
+pub(super) fn asks_for_lanes(instruction: &Instruction) -> bool {
+    is_divergent(instruction) || is_converged(instruction)
 }
 
 /// True for BRA.U.
@@ -54,6 +64,7 @@ pub(super) fn of_control(instruction: &Instruction, op: &Op) -> Option<Detail> {
                     Detail::AnyLane(distance)
                 }
                 Some(Operand::Target(distance)) if is_divergent(instruction) => Detail::Divergent(distance),
+                Some(Operand::Target(distance)) if is_converged(instruction) => Detail::Converged(distance),
                 Some(Operand::Target(distance)) if is_uniform(instruction) => Detail::AllLanes(distance),
                 Some(Operand::Target(distance) | Operand::Number(distance)) => Detail::Target(distance),
                 Some(Operand::Absolute(address)) => Detail::Target(address.cast_signed()),

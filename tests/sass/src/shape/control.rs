@@ -37,6 +37,11 @@ pub(super) fn branch_if_divergent(uniform: u8) -> Word {
     word(0x947, a(uniform) | 2 << 32 | 1 << 91 | WHEN, WAIT)
 }
 
+/// BRA.CONV ur, label.
+pub(super) fn branch_if_converged(uniform: u8) -> Word {
+    word(0x947, a(uniform) | 3 << 32 | 1 << 91 | WHEN, WAIT)
+}
+
 /// BRX a, label: the label's distance is added to a pair of registers.
 pub(super) fn branch_by(register: u8) -> Word {
     word(0x949, a(register) | WHEN, WAIT)

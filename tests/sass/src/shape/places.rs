@@ -200,13 +200,23 @@ pub(super) fn table_of_warp(asm: &mut Assembler) {
 
 /// BRA.DIV with all lanes, and with those of one branch.
 pub(super) fn divergent(asm: &mut Assembler) {
+    asked(asm, c::branch_if_divergent);
+}
+
+/// The same with BRA.CONV.
+pub(super) fn converged(asm: &mut Assembler) {
+    asked(asm, c::branch_if_converged);
+}
+
+/// A branch that depends on whether all lanes of a mask are there.
+fn asked(asm: &mut Assembler, branch: fn(u8) -> Word) {
     const UNIFORM: u8 = 4;
     let ask = |asm: &mut Assembler, what: &str, mask: u32| {
         let there = asm.label();
         asm.put(t::uniform_immediate(UNIFORM, mask));
         asm.put(t::wait());
         asm.put(t::move_immediate(SUM, 1));
-        asm.near(c::branch_if_divergent(UNIFORM), there);
+        asm.near(branch(UNIFORM), there);
         asm.put(t::move_immediate(SUM, 2));
         asm.place(there);
         asm.store(&format!("{what}, mask {mask:x}"), SUM);
