@@ -27,7 +27,7 @@ pub(crate) use quick::run as quick_run;
 use crate::fault::{Cause, Exception};
 use crate::op::Op;
 use crate::program::{PAGE, Page};
-use crate::row::{ALL, Row};
+use crate::row::{ALL, Kept};
 use crate::warp::{TURN, Warp};
 
 /// Runs instructions that have forms of their own: see [`quick::run`].
@@ -110,7 +110,13 @@ pub(crate) fn in_page(
 }
 
 #[inline(always)]
-fn step(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Result<Flow, Cause> {
+fn step(
+    warp: &mut Warp,
+    context: &mut Context<'_>,
+    op: &Op,
+    pool: &[Kept],
+    mask: u32,
+) -> Result<Flow, Cause> {
     // Branches, ends and barriers know what no lanes are.
     if mask == 0 && !control::is_control(op.opcode) {
         return Ok(Flow::Next);

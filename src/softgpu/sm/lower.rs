@@ -15,12 +15,12 @@ use crate::fault::{Cause, Exception};
 use crate::launch::Constants;
 use crate::numerics::half::Swizzle;
 use crate::op::{Condition, Detail, Op, POOL, Place, Source, Space, TRUE, UNIFORM_ROWS, ZERO_ROW};
-use crate::row::{LANES, Row};
+use crate::row::{Kept, LANES};
 
 /// Rows of immediates and constants, one for each word.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    pub rows: Vec<Row>,
+    pub rows: Vec<Kept>,
     found: HashMap<u32, u16>,
 }
 
@@ -34,7 +34,7 @@ impl Pool {
         }
         // A page of code has few instructions, with two words each at most.
         let row = POOL.saturating_add(u16::try_from(self.rows.len()).unwrap_or(u16::MAX));
-        self.rows.push([word; LANES]);
+        self.rows.push(Kept([word; LANES]));
         self.found.insert(word, row);
         row
     }

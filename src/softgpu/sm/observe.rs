@@ -8,7 +8,7 @@ use crate::exec::{Context, Turn, touched};
 use crate::fault::Cause;
 use crate::op::{Detail, Op, UNIFORM_ROWS};
 use crate::program::{Code, PAGE};
-use crate::row::Row;
+use crate::row::Kept;
 use crate::twin::Twin;
 use crate::warp::Warp;
 
@@ -91,23 +91,23 @@ pub trait Observer {
 }
 
 /// What an instruction accesses of shared memory.
-fn shared(warp: &Warp, context: &Context<'_>, op: &Op, pool: &[Row]) -> Option<SharedAccess> {
+fn shared(warp: &Warp, context: &Context<'_>, op: &Op, pool: &[Kept]) -> Option<SharedAccess> {
     let (addresses, bytes) = touched(warp, context, op, pool)?;
     let (store, atomic) = (matches!(op.opcode, O::Sts | O::St), matches!(op.detail, Detail::Atomic(..)));
     Some(SharedAccess { addresses, bytes, store, atomic })
 }
 
 /// Registers of a warp that differ from what they were.
-fn changes(before: &[Row], now: &[Row]) -> Vec<Change> {
+fn changes(before: &[Kept], now: &[Kept]) -> Vec<Change> {
     let mut changes = Vec::new();
     for (index, (before, now)) in (0..).zip(before.iter().zip(now)) {
-        let lanes = crate::row::mask(|lane| before[lane] != now[lane]);
+        let lanes = crate::row::mask(|lane| before.0[lane] != now.0[lane]);
         if lanes != 0 {
             let register = match index {
                 UNIFORM_ROWS.. => Register::General(index - UNIFORM_ROWS),
                 _ => Register::Uniform(index),
             };
-            changes.push(Change { register, lanes, values: *now });
+            changes.push(Change { register, lanes, values: now.0 });
         }
     }
     changes

@@ -12,7 +12,7 @@ use crate::lower::{Lower, Pool};
 use crate::memory::View;
 use crate::op::Op;
 use crate::quick::Quick;
-use crate::row::Row;
+use crate::row::Kept;
 
 /// Bytes of code that are decoded together: 32 instructions. More would take a small kernel longer than it
 /// runs.
@@ -31,7 +31,7 @@ pub(crate) struct Page {
     pub ops: Vec<Result<Op, Cause>>,
     /// The same instructions, those that have a form of their own.
     pub quick: Vec<Quick>,
-    pub pool: Vec<Row>,
+    pub pool: Vec<Kept>,
     /// Operations with constants of buffers whose handles are in registers, with their places.
     pub bindless: Vec<(usize, Bindless)>,
 }

@@ -1,5 +1,5 @@
-//! The commonest instructions in their commonest forms. They run one after the other where all lanes of a warp
-//! run together, and give what the usual way gives.
+//! The commonest instructions in their commonest forms. They run one after the other where all lanes of a
+//! warp run together, and give what the usual way gives.
 
 use gpuvmk_isa::Opcode as O;
 use gpuvmk_isa::modifier::BoolOp;

@@ -6,6 +6,12 @@ pub const LANES: usize = 32;
 /// One word a lane.
 pub type Row = [u32; LANES];
 
+/// A row that is kept, and begins a line of the processor's cache: vectors are loaded from it, and stored to
+/// it, without two lines of it being touched.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub struct Kept(pub Row);
+
 /// The row of zeros.
 pub static ZERO: Row = [0; LANES];
 

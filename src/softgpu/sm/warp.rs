@@ -9,7 +9,7 @@ use gpuvmk_isa::warp_state::{FIRST, MACTIVE, MEXITED, OPT_STACK, THREAD_STATE_LA
 use self::barriers::Barriers;
 use self::words::{GATHERS, RUNS, Words, YIELDED, stack, waits_at};
 use crate::op::{Condition, POOL, Source, TRUE, UNIFORM_ROWS, ZERO_ROW};
-use crate::row::{ALL, LANES, Row, ZERO, blend};
+use crate::row::{ALL, Kept, LANES, Row, ZERO, blend};
 
 /// Instructions after which another group of a split warp runs, so that none is kept from running for good.
 /// On an H200 a group runs until it waits, ends or yields, and compilers have it yield where it may wait for
@@ -48,7 +48,7 @@ pub(crate) struct Reduction {
 /// A warp.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
-    rows: Vec<Row>,
+    rows: Vec<Kept>,
     /// Uniform rows that were written, a bit each.
     uniform: u64,
     /// Registers have what another warp left.
@@ -79,7 +79,7 @@ impl Warp {
     pub fn start(&mut self, registers: u16, entry: u64, threads: u32, index: u32) {
         let threads = threads.saturating_sub(index.saturating_mul(32));
         let lanes = if threads >= 32 { ALL } else { (1 << threads) - 1 };
-        self.rows.resize(usize::from(UNIFORM_ROWS + registers), ZERO);
+        self.rows.resize(usize::from(UNIFORM_ROWS + registers), Kept(ZERO));
         self.stale = true;
         self.predicates = [0; 16];
         self.predicates[usize::from(TRUE)] = ALL;
@@ -112,33 +112,31 @@ impl Warp {
         let mut written = std::mem::take(&mut self.uniform);
         while written != 0 {
             if let Some(row) = self.rows.get_mut(written.trailing_zeros() as usize) {
-                *row = ZERO;
+                row.0 = ZERO;
             }
             written &= written - 1;
         }
         if let Some(registers) = self.rows.get_mut(usize::from(UNIFORM_ROWS)..) {
-            registers.fill(ZERO);
+            registers.fill(Kept(ZERO));
         }
     }
 
     /// A row of the warp, or of a page's pool. One that is not there reads as zero.
     #[inline(always)]
-    pub fn row<'a>(&'a self, pool: &'a [Row], row: u16) -> &'a Row {
+    pub fn row<'a>(&'a self, pool: &'a [Kept], row: u16) -> &'a Row {
         let index = usize::from(row);
-        if let Some(row) = self.rows.get(index) {
-            return row;
-        }
-        pool.get(index.wrapping_sub(usize::from(POOL))).unwrap_or(&ZERO)
+        let found = self.rows.get(index).or_else(|| pool.get(index.wrapping_sub(usize::from(POOL))));
+        found.map_or(&ZERO, |row| &row.0)
     }
 
     /// A row of the warp.
     #[inline(always)]
     pub fn near(&self, row: u16) -> &Row {
-        self.rows.get(usize::from(row)).unwrap_or(&ZERO)
+        self.rows.get(usize::from(row)).map_or(&ZERO, |row| &row.0)
     }
 
     /// Uniform registers, and behind them those of the lanes.
-    pub fn registers(&self) -> &[Row] {
+    pub fn registers(&self) -> &[Kept] {
         &self.rows
     }
 
@@ -149,7 +147,7 @@ impl Warp {
 
     /// Both halves of a source of 64 bits.
     #[inline(always)]
-    pub fn rows<'a>(&'a self, pool: &'a [Row], source: Source) -> [&'a Row; 2] {
+    pub fn rows<'a>(&'a self, pool: &'a [Kept], source: Source) -> [&'a Row; 2] {
         [self.row(pool, source.row), self.row(pool, source.high)]
     }
 
@@ -163,14 +161,14 @@ impl Warp {
             self.uniform |= 1 << row;
         }
         let Some(to) = self.rows.get_mut(usize::from(row)) else { return false };
-        blend(to, value, mask);
+        blend(&mut to.0, value, mask);
         true
     }
 
     /// A register of the lanes, to be written.
     #[inline(always)]
     pub fn register(&mut self, row: u16) -> Option<&mut Row> {
-        if row < UNIFORM_ROWS { None } else { self.rows.get_mut(usize::from(row)) }
+        if row < UNIFORM_ROWS { None } else { self.rows.get_mut(usize::from(row)).map(|row| &mut row.0) }
     }
 
     /// Lanes for which a condition holds.

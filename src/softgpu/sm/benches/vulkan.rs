@@ -1,6 +1,6 @@
 //! How fast the software GPU computes what our Vulkan shaders (`tests/nvk/shaders`) do: `cargo bench -p
-//! gpuvmk-sm --bench vulkan [-- --json]`, a part of `cargo xtask bench shader`, which has lavapipe run the
-//! shaders beside it.
+//! gpuvmk-sm --bench vulkan [-- --json]`, with `--only NAME` one of them, for profiles; a part of `cargo
+//! xtask bench shader`, which has lavapipe run the shaders beside it.
 //!
 //! The code is NVIDIA's assembler's, of PTX that does the same step by step (`sass/vulkan/`). One worker
 //! runs it; the time is the processor's, and the quickest run counts. Results are compared with what they
@@ -290,7 +290,8 @@ fn measure(shader: &Shader) -> (f64, u64) {
 
 fn main() -> ExitCode {
     let mut figures = serde_json::Map::new();
-    for shader in &SHADERS {
+    let only = std::env::args().skip_while(|word| word != "--only").nth(1);
+    for shader in SHADERS.iter().filter(|shader| only.as_ref().is_none_or(|name| name == shader.name)) {
         let (seconds, instructions) = measure(shader);
         println!(
             "{:14} {:9.1} us, {:5.1} M instructions of warps/s a core",

@@ -13,7 +13,7 @@ use crate::numerics::half::{self, Mode, Operand};
 use crate::numerics::rounding::Rounding;
 use crate::numerics::{double, float};
 use crate::op::{Detail, Op, Space, TRUE};
-use crate::row::{Lanes, Row, ZERO, low, mask as lanes, pair};
+use crate::row::{Kept, Lanes, ZERO, low, mask as lanes, pair};
 use crate::warp::Warp;
 
 /// The new value of an atomic.
@@ -145,7 +145,7 @@ const fn is_shared_too(swaps: bool, what: AtomicOp, kind: AtomicType) -> bool {
     }
 }
 
-pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Atomic(place, what, kind, told) = op.detail else { return Ok(()) };
     let addresses = addresses(warp, op, place, pool);
     let swaps = matches!(op.opcode, O::AtomgCas | O::AtomCas | O::AtomsCas);

@@ -8,7 +8,7 @@ use crate::bindless::{BOUND, Bindless};
 use crate::fault::Cause;
 use crate::lower::following;
 use crate::op::{Detail, Op, POOL, Unit};
-use crate::row::{LANES, Lanes, Row, ZERO, each, low, pair};
+use crate::row::{Kept, LANES, Lanes, Row, ZERO, each, low, pair};
 use crate::warp::Warp;
 
 /// Fields of a handle, in units of 16 bytes (Mesa's `nvk_bindless_cbuf`).
@@ -46,9 +46,9 @@ pub(super) fn prepare(
     warp: &mut Warp,
     context: &mut Context<'_>,
     found: &Bindless,
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
-) -> Result<Option<(Op, Vec<Row>)>, Cause> {
+) -> Result<Option<(Op, Vec<Kept>)>, Cause> {
     let lane = Warp::first_lane(mask);
     let halves = [found.handle, following(found.handle)].map(|row| warp.row(pool, row)[lane]);
     let buffer = Buffer::of(pair(halves[0], halves[1]));
@@ -57,13 +57,14 @@ pub(super) fn prepare(
         load(warp, context, (&op, buffer), pool, mask, (offset.cast_unsigned(), unit))?;
         return Ok(None);
     }
-    let mut rows = vec![[buffer.word(context, found.offset)?; LANES]];
+    let mut rows = vec![Kept([buffer.word(context, found.offset)?; LANES])];
     let wide = [op.a, op.b, op.c].iter().any(|source| source.high == BOUND + 1);
-    rows.push(if wide { [buffer.word(context, found.offset.wrapping_add(4))?; LANES] } else { ZERO });
+    let high = if wide { [buffer.word(context, found.offset.wrapping_add(4))?; LANES] } else { ZERO };
+    rows.push(Kept(high));
     for source in [&mut op.a, &mut op.b, &mut op.c] {
         for row in [&mut source.row, &mut source.high] {
             if *row >= POOL {
-                rows.push(*warp.row(pool, *row));
+                rows.push(Kept(*warp.row(pool, *row)));
                 *row = POOL + u16::try_from(rows.len() - 1).unwrap_or(0);
             } else if *row >= BOUND {
                 *row += POOL - BOUND;
@@ -78,7 +79,7 @@ fn load(
     warp: &mut Warp,
     context: &mut Context<'_>,
     (op, buffer): (&Op, Buffer),
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
     (offset, unit): (u32, Unit),
 ) -> Done {

@@ -9,7 +9,7 @@ use super::context::{Flow, INSTRUCTION, put, put_wide};
 use crate::cta::Arrival;
 use crate::fault::Cause;
 use crate::op::{Detail, Op, ZERO_ROW};
-use crate::row::{LANES, Row, low, mask as lanes, pair};
+use crate::row::{Kept, LANES, low, mask as lanes, pair};
 use crate::warp::{Reduction, Wait, Warp};
 
 /// Operations that are run without lanes, too.
@@ -37,7 +37,7 @@ pub(super) const fn is_control(opcode: O) -> bool {
 }
 
 #[inline(always)]
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Result<Flow, Cause> {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Result<Flow, Cause> {
     let next = warp.group.pc.wrapping_add(INSTRUCTION);
     // Of control flow the first predicate is a second guard. Of BAR it is what is counted.
     let mask = if op.opcode == O::Bar { mask } else { mask & warp.lanes(op.from[0]) };
@@ -182,7 +182,7 @@ fn branch(warp: &mut Warp, next: u64, target: u64, taken: u32) {
 
 /// Each lane goes to its own target: `base` and a pair of registers. Those first that do not go, then those
 /// with the first lane's target; the others do it again in their turn. So does an H200.
-fn scatter(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, base: u64) {
+fn scatter(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32, base: u64) {
     let [a, high] = warp.rows(pool, op.a);
     let mut targets = [0; LANES];
     for lane in 0..LANES {
@@ -214,7 +214,7 @@ pub(super) fn reduced(warp: &mut Warp, op: &Op, mask: u32) -> Result<(), Cause> 
 }
 
 /// BAR: its number and its count are immediates, or in registers.
-fn barrier(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, (mode, of): (u8, u8)) -> Flow {
+fn barrier(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32, (mode, of): (u8, u8)) -> Flow {
     warp.group.pc = warp.group.pc.wrapping_add(INSTRUCTION);
     if mask == 0 {
         return Flow::Set;

@@ -7,12 +7,13 @@ use crate::numerics::exact::Value;
 use crate::numerics::float::{flush, saturate};
 use crate::numerics::format::Format;
 use crate::numerics::half::Swizzle;
+use crate::numerics::rounding::Rounding;
 use crate::op::{Detail, Op};
-use crate::row::{Row, each, each_wide, low, pair};
+use crate::row::{Kept, Row, each, each_wide, low, pair};
 use crate::warp::Warp;
 
 /// The source of a lane, with a float's modifiers, in the low bits.
-fn word(warp: &Warp, op: &Op, pool: &[Row], format: Format, lane: usize) -> u64 {
+fn word(warp: &Warp, op: &Op, pool: &[Kept], format: Format, lane: usize) -> u64 {
     let [first, second] = warp.rows(pool, op.b);
     let word = match format.bits() {
         64 => pair(first[lane], second[lane]),
@@ -37,7 +38,7 @@ fn store(warp: &mut Warp, op: &Op, bits: u32, result: &[Row; 2], mask: u32) -> D
     if bits == 64 { put_wide(warp, op.d, result, mask) } else { put(warp, op.d, &result[0], mask) }
 }
 
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     match op.detail {
         Detail::FloatFloat(from, to, mode) => {
             let whole = op.opcode == gpuvmk_isa::Opcode::Frnd;
@@ -69,6 +70,17 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
                 if extends { to.extend(integer) } else { integer }
             });
             store(warp, op, to.bits, &result, mask)
+        }
+        // The host's own conversions round to the nearest.
+        Detail::IntegerFloat(from, Format::SINGLE, Rounding::Nearest, 0) if from.bits == 32 => {
+            let words = warp.row(pool, op.b.row);
+            #[allow(clippy::cast_precision_loss, reason = "it is rounded as it is asked for")]
+            let result = if from.signed {
+                each(|lane| (words[lane].cast_signed() as f32).to_bits())
+            } else {
+                each(|lane| (words[lane] as f32).to_bits())
+            };
+            put(warp, op.d, &result, mask)
         }
         Detail::IntegerFloat(from, to, rounding, lowest) => {
             let [first, second] = warp.rows(pool, op.b);

@@ -6,10 +6,10 @@ use gpuvmk_isa::modifier::Shuffle;
 use super::context::{Done, put};
 use crate::numerics::float;
 use crate::op::{Detail, Op};
-use crate::row::{ALL, LANES, Lanes, Row, each, pair};
+use crate::row::{ALL, Kept, LANES, Lanes, each, pair};
 use crate::warp::Warp;
 
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| *warp.row(pool, source.row));
     // Where the result is the warp's, the lanes that take part are still those that the guard lets run.
     let lanes = warp.lanes(op.guard) & warp.group.mask;

@@ -6,7 +6,7 @@ use super::context::{Done, put_wide};
 use super::integer::combine;
 use crate::numerics::double;
 use crate::op::{Detail, Op, Source};
-use crate::row::{Row, each_wide, mask as lanes, pair};
+use crate::row::{Kept, Row, each_wide, mask as lanes, pair};
 use crate::warp::Warp;
 
 /// A lane's double, with magnitude and sign as the modifiers say. A NaN stays as it is (seen on an H100).
@@ -21,7 +21,7 @@ fn value(rows: [&Row; 2], source: Source, lane: usize) -> u64 {
     if source.negate { word ^ SIGN } else { word }
 }
 
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| (warp.rows(pool, source), source));
     let at = |(rows, source): ([&Row; 2], Source), lane| value(rows, source, lane);
     let result = match (op.opcode, op.detail) {

@@ -8,7 +8,7 @@ use super::context::{Done, put};
 use super::integer::combine;
 use crate::numerics::float::{self, Mode};
 use crate::op::{Detail, Op, Source};
-use crate::row::{Row, each, mask as lanes};
+use crate::row::{Kept, Row, each, mask as lanes};
 use crate::warp::Warp;
 
 const SIGN: u32 = (-0.0_f32).to_bits();
@@ -23,7 +23,7 @@ struct Operand<'a> {
 
 impl<'a> Operand<'a> {
     #[inline(always)]
-    fn of(warp: &'a Warp, pool: &'a [Row], source: Source) -> Self {
+    fn of(warp: &'a Warp, pool: &'a [Kept], source: Source) -> Self {
         let keep = if source.absolute { !SIGN } else { u32::MAX };
         let flip = if source.negate { SIGN } else { 0 };
         Self { row: warp.row(pool, source.row), keep, flip }
@@ -37,7 +37,7 @@ impl<'a> Operand<'a> {
 
 /// A source with magnitude and sign as its modifiers say.
 #[inline(always)]
-pub(super) fn source(warp: &Warp, pool: &[Row], source: Source) -> Row {
+pub(super) fn source(warp: &Warp, pool: &[Kept], source: Source) -> Row {
     let operand = Operand::of(warp, pool, source);
     each(|lane| operand.word(lane))
 }
@@ -49,7 +49,7 @@ fn compare(a: &Operand<'_>, b: &Operand<'_>, accepted: u8, flush: bool) -> u32 {
 }
 
 #[inline(always)]
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     if let (O::Fadd | O::Fmul | O::Ffma, Detail::Float(mode, scale)) = (op.opcode, op.detail) {
         let result = arithmetic(warp, op, pool, (mode, scale.into()));
         return put(warp, op.d, &result, mask);
@@ -101,7 +101,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 
 /// FADD, FMUL and FFMA.
 #[inline(always)]
-fn arithmetic(warp: &Warp, op: &Op, pool: &[Row], (mode, scale): (Mode, i32)) -> Row {
+fn arithmetic(warp: &Warp, op: &Op, pool: &[Kept], (mode, scale): (Mode, i32)) -> Row {
     let sources = [op.a, op.b, op.c];
     if mode.is_plain() && scale == 0 {
         // A sign is changed where the number is read, a magnitude is taken before.

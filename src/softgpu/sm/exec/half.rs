@@ -6,7 +6,7 @@ use super::context::{Done, put};
 use super::integer::combine;
 use crate::numerics::half::{self, Mode, Operand};
 use crate::op::{Detail, Op, POOL, Source, UNIFORM_ROWS};
-use crate::row::{LANES, Row, each};
+use crate::row::{Kept, LANES, Row, each};
 use crate::warp::Warp;
 
 fn operand(source: Source) -> Operand {
@@ -18,7 +18,7 @@ const fn is_alike(source: &Source) -> bool {
     source.row < UNIFORM_ROWS || source.row >= POOL
 }
 
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let rows = [op.a, op.b, op.c].map(|source| *warp.row(pool, source.row));
     let [how_a, how_b, how_c] = [op.a, op.b, op.c].map(operand);
     let result = match op.detail {

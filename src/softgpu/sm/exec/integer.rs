@@ -7,7 +7,7 @@ use super::context::{Done, put, put_wide};
 use super::sums::{bit, lea, signed, sum};
 use crate::numerics::integer as words;
 use crate::op::{Condition, Detail, Op};
-use crate::row::{Row, each, each_wide, mask as lanes, pair};
+use crate::row::{Kept, Row, each, each_wide, mask as lanes, pair};
 use crate::warp::Warp;
 
 /// A comparison's result with a predicate.
@@ -22,7 +22,7 @@ pub(super) fn combine(result: u32, with: u32, how: BoolOp) -> u32 {
 
 /// MOV, SEL, PRMT, sums.
 #[inline(always)]
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let result = match (op.opcode, op.detail) {
         (O::Mov | O::Umov, _) => *warp.row(pool, op.b.row),
         (O::Sel | O::Usel, _) => {
@@ -40,7 +40,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 
 /// IMAD in its forms.
 #[inline(always)]
-pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn multiply(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Integer { extended, signed: is_signed, high } = op.detail else { return Ok(()) };
     let carry = if extended { warp.lanes(op.from[0]) } else { 0 };
     if matches!(op.opcode, O::ImadWide | O::UimadWide) || high {
@@ -113,7 +113,7 @@ pub(super) fn compared(a: &Row, b: &Row, accepted: u8, signed: bool) -> u32 {
 
 /// ISETP and PLOP3.
 #[inline(always)]
-pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     match op.detail {
         Detail::Compare { accepted, combine: how, signed, extended, .. } => {
             let (a, b) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row));
@@ -141,7 +141,7 @@ pub(super) fn predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> D
 
 /// Shifts, logic and counts.
 #[inline(always)]
-pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn bits(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
     let result = match (op.opcode, op.detail) {
         (_, Detail::Lea { shift, high, extended, signed }) => {
@@ -213,7 +213,7 @@ pub(super) fn logic(a: &Row, b: &Row, c: &Row, table: u8) -> Row {
 
 /// The smaller or the larger one, by a predicate.
 #[inline(always)]
-pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Integer { signed: is_signed, .. } = op.detail else { return Ok(()) };
     let [mut a, mut b, c] = [op.a, op.b, op.c].map(|source| signed(warp, pool, source, false));
     if op.opcode == O::Viaddmnmx {
@@ -230,7 +230,7 @@ pub(super) fn pick(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 }
 
 /// VABSDIFF and VABSDIFF4: the latter's bytes are added, or stay where they are.
-pub(super) fn differences(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn differences(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Bits(is_signed, added) = op.detail else { return Ok(()) };
     let [a, b, c] = [op.a, op.b, op.c].map(|source| warp.row(pool, source.row));
     let result = match (op.opcode, added) {
@@ -242,7 +242,7 @@ pub(super) fn differences(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> 
 }
 
 /// VIMNMX of two halves.
-pub(super) fn pick_halves(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn pick_halves(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Integer { signed, .. } = op.detail else { return Ok(()) };
     let [a, b] = [op.a, op.b].map(|source| warp.row(pool, source.row));
     let smaller = warp.lanes(op.from[0]);
@@ -251,7 +251,7 @@ pub(super) fn pick_halves(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> 
 }
 
 /// IDP: a sum of products of bytes, or of halves and bytes.
-pub(super) fn dot(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn dot(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Dot(dot) = op.detail else { return Ok(()) };
     let [a, b] = [op.a, op.b].map(|source| warp.row(pool, source.row));
     let c = signed(warp, pool, op.c, false);
@@ -268,7 +268,7 @@ pub(super) fn dot(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
 }
 
 /// P2R and R2P: predicates as the low bits of a register.
-pub(super) fn packed_predicates(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn packed_predicates(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let [a, b] = [op.a, op.b].map(|source| *warp.row(pool, source.row));
     if op.opcode == O::P2r {
         let predicates: [u32; 7] = std::array::from_fn(|index| {

@@ -20,11 +20,11 @@ use shared::{bytes, load_shared, store_shared};
 use super::context::{Context, Done, put};
 use crate::fault::Cause;
 use crate::op::{Detail, Op, POOL, Place, Space, Unit, ZERO_ROW};
-use crate::row::{ALL, LANES, Lanes, Row, ZERO, span};
+use crate::row::{ALL, Kept, LANES, Lanes, Row, ZERO, span};
 use crate::warp::Warp;
 
 #[inline(always)]
-pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Move(place, unit) = op.detail else { return Ok(()) };
     match unit {
         Unit::Words(1) => load_words::<1>(warp, context, (op, place), pool, mask),
@@ -39,7 +39,7 @@ pub(super) fn load(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[
 }
 
 #[inline(always)]
-pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn store(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Move(place, unit) = op.detail else { return Ok(()) };
     match unit {
         Unit::Words(1) => store_words::<1>(warp, context, (op, place), pool, mask),
@@ -57,7 +57,7 @@ fn load_words<const COUNT: usize>(
     warp: &mut Warp,
     context: &mut Context<'_>,
     (op, place): (&Op, Place),
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Done {
     if mask == ALL
@@ -189,7 +189,7 @@ fn store_words<const COUNT: usize>(
     warp: &mut Warp,
     context: &mut Context<'_>,
     (op, place): (&Op, Place),
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Done {
     let mut rows = [&ZERO; COUNT];

@@ -8,7 +8,7 @@ use super::context::{Context, Done, put_wide};
 use super::memory::{MISALIGNED, OUT_OF_RANGE, addresses};
 use crate::fault::Cause;
 use crate::op::{Detail, Op, Phased};
-use crate::row::{LANES, Lanes, Row, ZERO, low, pair};
+use crate::row::{Kept, LANES, Lanes, ZERO, low, pair};
 use crate::warp::Warp;
 
 /// Where things are in a word.
@@ -59,7 +59,7 @@ fn barrier<'a>(context: &'a mut Context<'_>, address: u64) -> Result<&'a mut [u3
 
 /// Does something to barriers, lanes one after the other from the lowest on. Who arrives is told the word
 /// before.
-pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn run(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let Detail::Phase(place, what) = op.detail else { return Ok(()) };
     let addresses = addresses(warp, op, place, pool);
     let [data, above] = warp.rows(pool, op.b).map(|row| *row);

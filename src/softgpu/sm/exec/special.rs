@@ -77,9 +77,7 @@ pub(super) fn of_place(warp: &Warp, context: &Context<'_>, register: u8) -> Opti
         number::THREAD_X..=number::THREAD_Z => {
             Some(thread(warp, context.launch.block, register - number::THREAD_X))
         }
-        number::CTA_X..=number::CTA_Z => {
-            Some([context.place[usize::from(register - number::CTA_X)]; LANES])
-        }
+        number::CTA_X..=number::CTA_Z => Some([context.place[usize::from(register - number::CTA_X)]; LANES]),
         _ => None,
     }
 }

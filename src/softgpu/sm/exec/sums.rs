@@ -3,12 +3,12 @@
 use super::context::{Done, put};
 use crate::numerics::integer as words;
 use crate::op::{Detail, Op, Source, TRUE};
-use crate::row::{LANES, Row, each, low, mask as lanes, pair};
+use crate::row::{Kept, LANES, Row, each, low, mask as lanes, pair};
 use crate::warp::Warp;
 
 /// A source with its sign changed, or, where a longer number goes on, its complement.
 #[inline(always)]
-pub(super) fn signed(warp: &Warp, pool: &[Row], source: Source, complement: bool) -> Row {
+pub(super) fn signed(warp: &Warp, pool: &[Kept], source: Source, complement: bool) -> Row {
     let row = warp.row(pool, source.row);
     match (source.negate, complement) {
         (false, _) => *row,
@@ -31,7 +31,7 @@ pub(super) fn bit(mask: u32, lane: usize) -> u32 {
 
 /// IADD3 and its like.
 #[inline(always)]
-pub(super) fn sum(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32) -> Done {
+pub(super) fn sum(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32) -> Done {
     let extended = matches!(op.detail, Detail::Integer { extended: true, .. });
     if op.to == [TRUE; 2] && !extended {
         let (a, b, c) = (warp.row(pool, op.a.row), warp.row(pool, op.b.row), warp.row(pool, op.c.row));
@@ -112,7 +112,7 @@ pub(super) fn scaled(
 
 /// LEA in its forms.
 #[inline(always)]
-pub(super) fn lea(warp: &mut Warp, op: &Op, pool: &[Row], mask: u32, how: (u32, bool, bool, bool)) -> Done {
+pub(super) fn lea(warp: &mut Warp, op: &Op, pool: &[Kept], mask: u32, how: (u32, bool, bool, bool)) -> Done {
     let (shift, high, extended, sign) = how;
     let (a, c) = (warp.row(pool, op.a.row), warp.row(pool, op.c.row));
     let shifted = each(|lane| {

@@ -12,7 +12,7 @@ use crate::numerics::format::Format;
 use crate::numerics::rounding::Rounding;
 use crate::numerics::tensor::{self, Sum};
 use crate::op::{Detail, Elements, Matrix, Op, Source};
-use crate::row::{ALL, LANES, Row, ZERO, each, low, pair};
+use crate::row::{ALL, Kept, LANES, Row, ZERO, each, low, pair};
 use crate::warp::Warp;
 
 /// Registers of a fragment at most.
@@ -22,7 +22,7 @@ const REGISTERS: usize = 4;
 const EIGHT: usize = 8;
 
 /// A fragment's registers.
-fn fragment(warp: &Warp, pool: &[Row], source: Source) -> [Row; REGISTERS] {
+fn fragment(warp: &Warp, pool: &[Kept], source: Source) -> [Row; REGISTERS] {
     let mut row = source.row;
     std::array::from_fn(|_| {
         let value = *warp.row(pool, row);
@@ -88,7 +88,7 @@ impl Matrix {
     }
 }
 
-pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Kept]) -> Done {
     match op.detail {
         Detail::Matrix(matrix) => multiply(warp, op, pool, matrix),
         _ if op.opcode == O::Movm => transpose(warp, op, pool),
@@ -98,7 +98,7 @@ pub(super) fn run(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
     }
 }
 
-fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], matrix: Matrix) -> Done {
+fn multiply(warp: &mut Warp, op: &Op, pool: &[Kept], matrix: Matrix) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| fragment(warp, pool, source));
     let halves = matches!(matrix.elements, Elements::Floats { accumulator: Format::HALF, .. });
     let count = matrix.rows / EIGHT * if halves { 1 } else { 2 };
@@ -128,7 +128,7 @@ fn multiply(warp: &mut Warp, op: &Op, pool: &[Row], matrix: Matrix) -> Done {
 }
 
 /// BMMA.168256.AND.POPC: rows and columns of 256 bits, and how many of them are set in both.
-fn count_bits(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+fn count_bits(warp: &mut Warp, op: &Op, pool: &[Kept]) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| fragment(warp, pool, source));
     let mut result = c;
     for (register, to) in result.iter_mut().enumerate() {
@@ -145,7 +145,7 @@ fn count_bits(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
 }
 
 /// DMMA of 8 x 8 x 4: products are added one after the other, each sum rounded.
-fn multiply_doubles(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+fn multiply_doubles(warp: &mut Warp, op: &Op, pool: &[Kept]) -> Done {
     let [a, b, c] = [op.a, op.b, op.c].map(|source| fragment(warp, pool, source));
     let mut result = [ZERO; REGISTERS];
     for lane in 0..LANES {
@@ -164,7 +164,7 @@ fn multiply_doubles(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
 }
 
 /// MOVM.16.MT88: lane `4 g + t` holds elements `2 t` and `2 t + 1` of row `g`, and gets those of column `g`.
-fn transpose(warp: &mut Warp, op: &Op, pool: &[Row]) -> Done {
+fn transpose(warp: &mut Warp, op: &Op, pool: &[Kept]) -> Done {
     let from = *warp.row(pool, op.a.row);
     let result = each(|lane| {
         let of = |row: usize| {

@@ -3,7 +3,7 @@
 use crate::exec::context::Context;
 use crate::fault::{Cause, Exception};
 use crate::op::{Detail, Op, Place, Space, Unit, ZERO_ROW};
-use crate::row::{LANES, Row, ZERO, low, pair};
+use crate::row::{Kept, LANES, Row, ZERO, low, pair};
 use crate::warp::Warp;
 
 /// Bytes of a window of the generic address space.
@@ -14,7 +14,7 @@ pub(in crate::exec) const MISALIGNED: Cause = Cause::Exception(Exception::Misali
 
 /// Addresses of all lanes in shared or local memory.
 #[inline(always)]
-pub(super) fn short(warp: &Warp, op: &Op, place: Place, pool: &[Row]) -> Row {
+pub(super) fn short(warp: &Warp, op: &Op, place: Place, pool: &[Kept]) -> Row {
     let (a, uniform) = (warp.row(pool, op.a.row), warp.row(pool, place.uniform));
     let (offset, scale) = (place.offset.cast_unsigned(), place.scale % 32);
     crate::row::each(|lane| (a[lane] << scale).wrapping_add(uniform[lane]).wrapping_add(offset))
@@ -22,7 +22,7 @@ pub(super) fn short(warp: &Warp, op: &Op, place: Place, pool: &[Row]) -> Row {
 
 /// Addresses of all lanes.
 #[inline(always)]
-pub(in crate::exec) fn addresses(warp: &Warp, op: &Op, place: Place, pool: &[Row]) -> [u64; LANES] {
+pub(in crate::exec) fn addresses(warp: &Warp, op: &Op, place: Place, pool: &[Kept]) -> [u64; LANES] {
     let mut found = [0; LANES];
     if matches!(place.space, Space::Shared | Space::Local) {
         for (found, address) in found.iter_mut().zip(short(warp, op, place, pool)) {
@@ -48,7 +48,7 @@ const LAST_LANE: u32 = 31;
 /// The first lane's address in global memory, if the accesses of all lanes, of `size` bytes each, follow each
 /// other. Told from 32 bits of each address, which is sooner done than with all of them; none is no answer.
 #[inline(always)]
-pub(super) fn run_of_warp(warp: &Warp, op: &Op, place: Place, pool: &[Row], size: u32) -> Option<u64> {
+pub(super) fn run_of_warp(warp: &Warp, op: &Op, place: Place, pool: &[Kept], size: u32) -> Option<u64> {
     if place.space != Space::Global {
         return None;
     }
@@ -142,7 +142,7 @@ pub(in crate::exec) fn space(
     warp: &mut Warp,
     context: &Context<'_>,
     op: &Op,
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Result<(), Cause> {
     let Detail::Asked(place, asked) = op.detail else { return Ok(()) };
@@ -172,7 +172,7 @@ pub(super) fn local(context: &Context<'_>, lane: usize, address: u64) -> Result<
 
 /// Addresses in shared memory that an operation accesses, and the bytes of a lane, if all its lanes are
 /// there.
-pub(crate) fn touched(warp: &Warp, context: &Context<'_>, op: &Op, pool: &[Row]) -> Option<(Row, u32)> {
+pub(crate) fn touched(warp: &Warp, context: &Context<'_>, op: &Op, pool: &[Kept]) -> Option<(Row, u32)> {
     let (place, bytes) = match op.detail {
         Detail::Move(place, Unit::Small(bytes, _)) => (place, bytes.into()),
         Detail::Move(place, Unit::Words(count)) => (place, u32::from(count) * 4),

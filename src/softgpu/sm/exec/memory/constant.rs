@@ -3,7 +3,7 @@
 use super::address::MISALIGNED;
 use crate::exec::context::{Context, Done, put};
 use crate::op::{Detail, Op, Unit, ZERO_ROW};
-use crate::row::{ALL, LANES, Lanes, Row, each};
+use crate::row::{ALL, Kept, LANES, Lanes, Row, each};
 use crate::warp::Warp;
 
 /// LDC and its like.
@@ -12,7 +12,7 @@ pub(in crate::exec) fn constant(
     warp: &mut Warp,
     context: &mut Context<'_>,
     op: &Op,
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Done {
     let Detail::Constant(bank, offset, unit) = op.detail else { return Ok(()) };
@@ -36,7 +36,7 @@ fn by_lanes(
     warp: &mut Warp,
     context: &mut Context<'_>,
     (op, bank, offset, unit): (&Op, u8, u32, Unit),
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Done {
     let base = warp.row(pool, op.a.row);

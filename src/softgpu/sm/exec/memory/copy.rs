@@ -6,14 +6,14 @@
 use super::address::{MISALIGNED, OUT_OF_RANGE, addresses, short};
 use crate::exec::context::{Context, Done};
 use crate::op::{Detail, Op};
-use crate::row::{Lanes, Row};
+use crate::row::{Kept, Lanes};
 use crate::warp::Warp;
 
 pub(in crate::exec) fn copy(
     warp: &mut Warp,
     context: &mut Context<'_>,
     op: &Op,
-    pool: &[Row],
+    pool: &[Kept],
     mask: u32,
 ) -> Done {
     let Detail::Copy(from, to, count, fills) = op.detail else { return Ok(()) };

@@ -5,7 +5,7 @@
 use super::address::{MISALIGNED, OUT_OF_RANGE, short};
 use crate::exec::context::{Context, Done, put};
 use crate::op::{Detail, Op};
-use crate::row::{ALL, LANES, Row, each};
+use crate::row::{ALL, Kept, LANES, each};
 use crate::warp::Warp;
 
 /// Words of a row.
@@ -23,7 +23,7 @@ fn row_at(words: &[u32], address: u32) -> Result<[u32; WORDS], crate::fault::Cau
     found.copied().ok_or(OUT_OF_RANGE)
 }
 
-pub(in crate::exec) fn matrices(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Row]) -> Done {
+pub(in crate::exec) fn matrices(warp: &mut Warp, context: &mut Context<'_>, op: &Op, pool: &[Kept]) -> Done {
     let Detail::Matrices(place, count, transposed) = op.detail else { return Ok(()) };
     let addresses = short(warp, op, place, pool);
     let mut to = op.d;
@@ -54,7 +54,7 @@ pub(in crate::exec) fn store_matrices(
     warp: &mut Warp,
     context: &mut Context<'_>,
     op: &Op,
-    pool: &[Row],
+    pool: &[Kept],
 ) -> Done {
     let Detail::Matrices(place, count, transposed) = op.detail else { return Ok(()) };
     let addresses = short(warp, op, place, pool);

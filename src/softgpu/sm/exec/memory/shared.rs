@@ -145,7 +145,8 @@ fn store_together<const N: usize, const COUNT: usize>(
 ) -> bool {
     let whole = span(first, N);
     let Some(at) = addresses[first..].first_chunk::<N>() else { return false };
-    if mask & whole != whole || !pattern::<N, COUNT>(at).1 || run_of_shared(words, at[0], N, COUNT).is_none() {
+    if mask & whole != whole || !pattern::<N, COUNT>(at).1 || run_of_shared(words, at[0], N, COUNT).is_none()
+    {
         return false;
     }
     let from = (at[0] / 4) as usize;
