@@ -67,6 +67,8 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::CardSession => &["accept4", "eventfd2", "epoll_create1"],
         Role::CardVmm => &["eventfd2", "epoll_create1", "memfd_create"],
         Role::CardProcessor => &["eventfd2"],
+        // Beside sockets of another kind, to a back end that came back.
+        Role::BackEnd => &["epoll_create1"],
         Role::Owner
         | Role::Events
         | Role::Alarm
@@ -85,6 +87,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Doorbells
         | Role::CardDoorbells
         | Role::Disk
+        | Role::BackEndClock
         | Role::Typing
         | Role::Interrupts => &[],
     }
@@ -129,8 +132,10 @@ fn threads_of_a_machine_make_the_calls_of_kvm_that_they_need_and_no_others() {
     for role in [Role::Doorbells, Role::CardDoorbells, Role::Interrupts] {
         assert_eq!(may(role), [false, false, false, true, true, false], "{role}");
     }
-    assert_eq!(may(Role::Disk), [false, false, false, false, true, false]);
-    for role in [Role::Typing, Role::Session, Role::Events, Role::Owner] {
+    for role in [Role::Disk, Role::BackEnd] {
+        assert_eq!(may(role), [false, false, false, false, true, false], "{role}");
+    }
+    for role in [Role::Typing, Role::BackEndClock, Role::Session, Role::Events, Role::Owner] {
         assert_eq!(may(role), [false; 6], "{role}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod apply;
+mod back_ends;
 mod card;
 mod check;
 mod companion;
@@ -38,6 +39,7 @@ mod view;
 mod viewers;
 mod vm_gpu;
 mod vmm;
+mod vmm_devices;
 
 use std::process::ExitCode;
 

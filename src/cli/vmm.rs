@@ -11,13 +11,14 @@ use vmm_sys_util::terminal::Terminal;
 
 use super::serve::{self, JailOptions, OpenTrace};
 use super::vm_gpu::Source;
+use super::vmm_devices::{DeviceOptions, VmDevices};
 use crate::config::VmFile;
 use crate::host::size::parse_size;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
 use crate::vgpu::Bar3;
-use crate::vmm::virtio::{Disk, VirtioDisk};
+use crate::vmm::virtio::{Disk, MOST_DISK_QUEUES, disk_function};
 use crate::vmm::{
     BootFile, ExitReason, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, open_kvm, run as run_machine,
 };
@@ -31,12 +32,15 @@ const MAX_DISKS: usize = 16;
 /// Arguments of `gpuvmk vmm`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The guest's serial console is standard input and output. What it has beside that, its disks and the GPU: an ACPI of the\n\
-                  hardware-reduced kind, and nothing else. There is no network: what the guest needs must be on its disks or in its initramfs.\n\
+    after_help = "The guest's serial console is standard input and output. What it has beside that and the GPU: its disks, a network and\n\
+                  folders as far as they are asked for (virtio devices), an ACPI of the hardware-reduced kind, and nothing else.\n\
                   A kernel whose virtio drivers are modules, such as Debian's, needs them in its initramfs to have a disk as root.\n\n\
+                  Devices that other processes serve (vhost-user back ends) can be in the VM's file too, in its section [machine].\n\
+                  Such a process has all of the guest's memory. If it ends, its device waits until it is there again.\n\n\
                   The keys [socket] and [trace.socket] of the VM's file are not used: there is no QEMU, and nobody records meanwhile.\n\n\
                   Example:\n  gpuvmk vmm /etc/gpuvmk/vm1.toml --kernel /boot/vmlinuz-6.12 --initrd initrd.img --append console=ttyS0\n  \
-                  gpuvmk vmm vm1.toml --kernel vmlinuz --initrd initrd.img --disk debian.raw --memory 2G --append 'root=/dev/vda1 console=ttyS0'"
+                  gpuvmk vmm vm1.toml --kernel vmlinuz --initrd initrd.img --disk debian.raw --memory 2G --append 'root=/dev/vda1 console=ttyS0'\n  \
+                  gpuvmk vmm vm1.toml --kernel vmlinuz --initrd initrd.img --net user --forward 127.0.0.1/2222:22 --share /srv/data=data"
 )]
 pub(super) struct Args {
     /// The VM's configuration file.
@@ -64,6 +68,8 @@ pub(super) struct Args {
     /// A disk that the guest cannot write to. Those come after the others.
     #[arg(long, value_name = "FILE")]
     disk_read_only: Vec<PathBuf>,
+    #[command(flatten)]
+    devices: DeviceOptions,
     /// Stop the guest at every access to its GPU: nothing is mapped into it, and no doorbell is signalled.
     /// For traces.
     #[arg(long)]
@@ -92,9 +98,11 @@ fn open_disks(args: &Args) -> anyhow::Result<Vec<Disk>> {
     paths.into_iter().map(|(path, read_only)| Ok(Disk::open(path, read_only)?)).collect()
 }
 
-/// The disks as functions of the guest's PCI bus.
-fn functions(disks: Vec<Disk>) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
-    let function = |disk| -> anyhow::Result<Arc<dyn PciFunction>> { Ok(Arc::new(VirtioDisk::new(disk)?)) };
+/// The disks as functions of the guest's PCI bus. Each has a queue for each processor.
+fn disk_functions(disks: Vec<Disk>, cpus: u8) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
+    let queues = MOST_DISK_QUEUES.min(cpus.into());
+    let function =
+        |disk| -> anyhow::Result<Arc<dyn PciFunction>> { Ok(Arc::new(disk_function(disk, queues)?)) };
     disks.into_iter().map(function).collect()
 }
 
@@ -104,6 +112,8 @@ const CARD_GONE: &str = "its card is being taken away, or is broken";
 /// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a
 /// doorbell for each channel, messages, processors, disks, sockets.
 const DESCRIPTORS: u64 = 2 * 256 + 1024 + 256;
+/// The same for each device of another process: notifications and messages of its queues, for us and for it.
+const OF_A_BACK_END: u64 = 4 * 65 + 16;
 
 /// Private memory beside what grows with the vGPU's memory, and for each processor. The guest's own memory is
 /// shared.
@@ -111,17 +121,22 @@ const MEMORY: u64 = 512 << 20;
 const PROCESSOR_MEMORY: u64 = 4 << 20;
 
 /// Rights that the process still needs once everything is open.
-fn allowance(config: &VmFile, args: &Args) -> Allowance {
+fn allowance(config: &VmFile, args: &Args, devices: &VmDevices) -> Allowance {
     let processors = PROCESSOR_MEMORY.saturating_mul(args.cpus.into());
-    let (paths, memory, drives) = match config {
+    let (mut paths, memory, drives) = match config {
         VmFile::Part(config) => {
             let paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
             (paths, config.vram / 4, Drives::Machine)
         }
         VmFile::Whole(_) => (Vec::new(), 0, Drives::MachineWithCard),
     };
+    // Back ends that come back.
+    let sockets: Vec<_> = devices.sockets().map(jail::folder).collect();
+    let descriptors = OF_A_BACK_END.saturating_mul(sockets.len() as u64).saturating_add(DESCRIPTORS);
+    let sockets = sockets.into_iter();
+    paths.extend(sockets.map(|path| PathRight { path, right: Right::Connect }));
     let memory = Some(MEMORY.saturating_add(processors).saturating_add(memory));
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives, beside: 0 }
+    Allowance { paths, descriptors: Some(descriptors), memory, drives, beside: 0 }
 }
 
 /// Puts the terminal back as it was.
@@ -151,6 +166,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Memory of its windows is mapped here wherever it is.
         vm.bar3 = Bar3::Trapped;
     }
+    // The second process is to have nothing that comes later.
+    let devices = VmDevices::open(&args.devices, &config)?;
     // Before the aggregator gives anything away.
     let kvm = open_kvm()?;
     let disks = open_disks(args)?;
@@ -168,7 +185,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = Source::open(config)?;
     let config = source.file();
     // Files are out of reach from here on, and the first thread starts.
-    jail::confine(args.jail.mode(config.jail()), &allowance(config, args))?;
+    jail::confine(args.jail.mode(config.jail()), &allowance(config, args, &devices))?;
     let end = StopVmm::default();
     let told = end.clone();
     let stop = serve::stop_on_signals_and(move || told.end(ExitReason::Stopped))?;
@@ -180,7 +197,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let told = end.clone();
     gpu.when_lost(move || told.end(ExitReason::Failed(CARD_GONE.to_owned())));
     let function = gpu.traced(config.name(), &tracer, trace)?;
-    let functions: Vec<_> = std::iter::once(function).chain(functions(disks)?).collect();
+    let others = disk_functions(disks, args.cpus)?.into_iter().chain(devices.functions()?);
+    let functions: Vec<_> = std::iter::once(function).chain(others).collect();
     let raw = RawMode::set();
     jail::enter(Role::Vmm);
     let ending = run_machine(&machine, &functions, &end);

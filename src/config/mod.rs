@@ -4,6 +4,7 @@
 //! known key for an unknown one. docs/configuration.md documents the keys; a test parses its examples.
 
 mod chip;
+mod devices;
 mod display;
 mod file;
 mod folder;
@@ -21,6 +22,7 @@ mod whole_card;
 
 use std::path::Path;
 
+pub use devices::{Devices, Forward, Protocol, Share, usual_mac};
 pub use folder::files;
 pub use gpu::{Backend, GpuConfig};
 pub use limits::VmLimits;

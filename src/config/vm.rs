@@ -6,6 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::chip::{self, VRAM_GRANULE};
+use super::devices::Devices;
 use super::display;
 use super::limits::VmLimits;
 use super::reader::TableReader;
@@ -55,6 +56,8 @@ pub struct VmConfig {
     pub recorder: Option<SocketSpec>,
     /// Mode of the device back end's jail.
     pub jail: Mode,
+    /// What `gpuvmk vmm` gives it beside its GPU.
+    pub devices: Box<Devices>,
 }
 
 /// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device,
@@ -110,10 +113,13 @@ impl VmConfig {
         let has_limits = reader.has("limits");
         let limits = reader.table("limits", VmLimits::read);
         let jail = value::jail(reader);
+        let has_devices = reader.has("machine");
+        let devices = reader.table("machine", Devices::read);
         if (has_socket && socket.is_none())
             || (has_limits && limits.is_none())
             || (has_trace && trace.is_none())
             || (has_viewers && viewers.is_none())
+            || (has_devices && devices.is_none())
         {
             return None;
         }
@@ -135,6 +141,7 @@ impl VmConfig {
             trace: file,
             recorder,
             jail: jail?,
+            devices: Box::new(devices.unwrap_or_default()),
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::devices::Devices;
 use super::file::{has, parse, read_file};
 use super::mistake::ConfigError;
 use super::vm::{TraceFile, VmConfig};
@@ -81,6 +82,14 @@ impl VmFile {
         match self {
             Self::Part(vm) => vm.viewers.as_deref(),
             Self::Whole(_) => None,
+        }
+    }
+
+    /// What `gpuvmk vmm` gives it beside its GPU.
+    pub fn devices(&self) -> &Devices {
+        match self {
+            Self::Part(vm) => &vm.devices,
+            Self::Whole(vm) => &vm.devices,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::devices::Devices;
 use super::gpu::{card_address, vbios};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
@@ -31,6 +32,8 @@ pub struct WholeCardConfig {
     pub recorder: Option<SocketSpec>,
     /// Mode of the device back end's jail.
     pub jail: Mode,
+    /// What `gpuvmk vmm` gives it beside its GPU.
+    pub devices: Box<Devices>,
 }
 
 /// The key that only such a file has.
@@ -58,6 +61,9 @@ impl WholeCardConfig {
         // The chip is not known before the card is open.
         let trace = reader.table("trace", |reader| traces(reader, None));
         let jail = value::jail(reader);
+        let has_devices = reader.has("machine");
+        let devices = reader.table("machine", Devices::read);
+        whole &= !has_devices || devices.is_some();
         if !whole || (has_socket && socket.is_none()) || (has_trace && trace.is_none()) {
             return None;
         }
@@ -71,6 +77,7 @@ impl WholeCardConfig {
             trace,
             recorder,
             jail: jail?,
+            devices: Box::new(devices.unwrap_or_default()),
         })
     }
 }

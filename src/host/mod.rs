@@ -8,6 +8,7 @@
 pub mod cancel;
 pub mod clock;
 pub mod contention;
+pub mod fork;
 pub mod journal;
 pub mod pace;
 pub mod poll_window;

@@ -94,6 +94,10 @@ pub enum Role {
     CardDoorbells,
     /// `gpuvmk vmm`: serves a disk.
     Disk,
+    /// `gpuvmk vmm`: has to do with a vhost-user back end.
+    BackEnd,
+    /// `gpuvmk vmm`: ends waits for back ends.
+    BackEndClock,
     /// `gpuvmk vmm`: gives the guest what is typed.
     Typing,
     /// `gpuvmk vmm`: takes the aggregator's events; the GF100's alarm; carries out channels of a driver's
@@ -103,7 +107,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Session,
         Self::Door,
         Self::Events,
@@ -138,6 +142,8 @@ impl Role {
         Self::Doorbells,
         Self::CardDoorbells,
         Self::Disk,
+        Self::BackEnd,
+        Self::BackEndClock,
         Self::Typing,
         Self::Interrupts,
     ];
@@ -179,6 +185,8 @@ impl Role {
             Self::Doorbells => "doorbells",
             Self::CardDoorbells => "card-doorbells",
             Self::Disk => "disk",
+            Self::BackEnd => "back-end",
+            Self::BackEndClock => "back-end-clock",
             Self::Typing => "typing",
             Self::Interrupts => "interrupts",
         }
@@ -222,6 +230,8 @@ impl Role {
             Self::Processor | Self::CardProcessor => Some("processor"),
             Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
             Self::Disk => Some("disk"),
+            Self::BackEnd => Some("vhost-user"),
+            Self::BackEndClock => Some("back-end-clock"),
             Self::Typing => Some("console"),
             // Or `gf100-alarm`, `kernel-channels`, `frames`.
             Self::Interrupts => Some("aggregator-events"),
@@ -239,6 +249,8 @@ impl Role {
                 | Self::Doorbells
                 | Self::CardDoorbells
                 | Self::Disk
+                | Self::BackEnd
+                | Self::BackEndClock
                 | Self::Typing
                 | Self::Interrupts
         )
@@ -321,6 +333,8 @@ impl Role {
             Self::Doorbells => vmm::DOORBELLS,
             Self::CardDoorbells => vmm::CARD_DOORBELLS,
             Self::Disk => vmm::DISK,
+            Self::BackEnd => vmm::BACK_END,
+            Self::BackEndClock => vmm::BACK_END_CLOCK,
             Self::Typing => vmm::TYPING,
             Self::Interrupts => vmm::INTERRUPTS,
         }

@@ -12,6 +12,8 @@ pub const COMMAND_IO: u16 = 1 << 0;
 pub const COMMAND_MEMORY: u16 = 1 << 1;
 /// Capability id of MSI.
 pub const MSI: u8 = 0x05;
+/// Capability id of MSI-X.
+pub const MSIX: u8 = 0x11;
 
 const STATUS: u64 = 0x06;
 const STATUS_CAPABILITIES: u16 = 1 << 4;
@@ -67,6 +69,52 @@ pub fn capability(function: &dyn PciFunction, id: u8) -> Option<u64> {
 pub fn msi_vectors(function: &dyn PciFunction) -> u32 {
     // Multiple message capable: bits 3:1 of the message control register.
     capability(function, MSI).map_or(0, |at| 1 << (byte(function, at + 2) >> 1 & 7).min(5))
+}
+
+/// What an MSI-X capability says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsiX {
+    /// Number of vectors, 1 to 2048.
+    pub vectors: u16,
+    /// The region with the table.
+    pub region: Region,
+    /// Where in it the table begins: 16 bytes for each vector.
+    pub table: u64,
+    /// Messages are sent, masked ones later.
+    pub enabled: bool,
+    /// All vectors are masked.
+    pub all_masked: bool,
+}
+
+/// Bytes of a vector's entry in an MSI-X table.
+pub const MSIX_ENTRY: u64 = 16;
+
+/// The function's MSI-X capability.
+pub fn msix(function: &dyn PciFunction) -> Option<MsiX> {
+    let at = capability(function, MSIX)?;
+    let (control, table) = (word(function, at + 2), dword(function, at + 4));
+    let bar = u8::try_from(table & 7).ok().filter(|bar| *bar < 6)?;
+    Some(MsiX {
+        vectors: (control & 0x7ff) + 1,
+        region: Region::Bar(bar),
+        table: u64::from(table & !7),
+        enabled: control >> 15 & 1 != 0,
+        all_masked: control >> 14 & 1 != 0,
+    })
+}
+
+/// The message of a vector of an MSI-X table; `None` while it is masked.
+pub fn msix_message(function: &dyn PciFunction, table: &MsiX, vector: u16) -> Option<Message> {
+    let at = table.table.checked_add(MSIX_ENTRY * u64::from(vector))?;
+    // An access to a BAR has 8 bytes at most.
+    let half = |at: u64| {
+        let mut half = [0; 8];
+        function.read(table.region, at, &mut half).ok().map(|()| u64::from_le_bytes(half))
+    };
+    let (address, rest) = (half(at)?, half(at + 8)?);
+    let masked = rest >> 32 & 1 != 0;
+    // Local APICs take 16 bits of data.
+    (!masked).then_some(Message { address, data: u16::try_from(rest & 0xffff).unwrap_or(0) })
 }
 
 /// Where an MSI capability sends its messages.

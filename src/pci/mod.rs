@@ -22,6 +22,8 @@ pub use gpuvmk_control_client::CardUse;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use vmm_sys_util::eventfd::EventFd;
+
 /// A region of a PCI function, in the numbering of VFIO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
@@ -272,8 +274,8 @@ pub struct CoalescableWrite {
 /// A PCI function.
 ///
 /// Every method may be called from any thread, and none blocks on the GPU's work. Abilities that only some
-/// functions have are reached through [`Self::direct_map`], [`Self::message_owner`] and
-/// [`Self::shared_regions`]. No method has a default, so a wrapper must decide about each.
+/// functions have are reached through [`Self::direct_map`], [`Self::message_owner`], [`Self::queue_events`]
+/// and [`Self::shared_regions`]. No method has a default, so a wrapper must decide about each.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
     fn regions(&self) -> RegionTable;
@@ -331,6 +333,9 @@ pub trait PciFunction: Send + Sync {
     /// The interface to let another process send its message; `None`: it sends its messages itself.
     fn message_owner(&self) -> Option<&dyn MessageOwner>;
 
+    /// The interface to its queues, where somebody else serves them; `None`: each access is carried out.
+    fn queue_events(&self) -> Option<&dyn QueueEvents>;
+
     /// The interface to share its memory with other processes; `None`: it cannot.
     fn shared_regions(&self) -> Option<&dyn SharedRegions>;
 }
@@ -369,6 +374,33 @@ pub trait MessageOwner: Send + Sync {
     /// Connects the eventfd that sends the message; `None` disconnects. After a disconnect returns, the
     /// eventfd is no longer signalled.
     fn connect_message(&self, event: Option<OwnedFd>);
+}
+
+/// A write of 16 bits that does nothing but signal an eventfd.
+#[derive(Debug)]
+pub struct SignalledWrite {
+    /// The region.
+    pub region: Region,
+    /// Where in it.
+    pub offset: u64,
+    /// The value. Writes of other values must be trapped.
+    pub value: u16,
+    /// What it signals.
+    pub event: EventFd,
+}
+
+/// A function whose queues another thread or process serves, which hears of requests by eventfds, and sends
+/// messages (MSI-X) by eventfds.
+pub trait QueueEvents: Send + Sync {
+    /// The writes that need no trap, the same for the function's life.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    fn signalled_writes(&self) -> std::io::Result<Vec<SignalledWrite>>;
+
+    /// Connects the eventfds that send the messages of vectors 0 and following; none disconnects. Who serves
+    /// queues may signal an eventfd some time after it was disconnected.
+    fn connect_messages(&self, events: Vec<EventFd>);
 }
 
 /// A function whose memory other processes may map, as VFIO does by dma-buf.

@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::Preemption;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
-    RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions,
 };
 use gpuvmk_units::gf100::{FaceCounters, Gf100Config, Gf100Function};
 
@@ -127,6 +127,10 @@ impl PciFunction for SoftGpu {
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
         self.function.message_owner()
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
+        None
     }
 
     fn shared_regions(&self) -> Option<&dyn SharedRegions> {

@@ -7,7 +7,7 @@ use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
 use gpuvmk_pci::{
     AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
-    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedRegions,
+    MessageOwner, PciFunction, PlainMemory, QueueEvents, Region, RegionTable, RegionWatcher, SharedRegions,
 };
 
 /// A function whose accesses are recorded while a recording is on.
@@ -112,6 +112,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
         self.function.message_owner()
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
+        self.function.queue_events()
     }
 
     fn shared_regions(&self) -> Option<&dyn SharedRegions> {

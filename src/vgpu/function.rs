@@ -10,8 +10,8 @@ use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuEr
 use gpuvmk_aggregator::link::{AggregatorLink, Grant};
 use gpuvmk_chip::{Chip, Face as ChipFace};
 use gpuvmk_pci::{
-    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
-    RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions,
 };
 use gpuvmk_shadow_pagetable::Fermi;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
@@ -298,6 +298,10 @@ impl PciFunction for Vgpu {
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
         Some(self)
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
+        None
     }
 
     fn shared_regions(&self) -> Option<&dyn SharedRegions> {

@@ -16,8 +16,8 @@ use gpuvmk::chip::Engine;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{
-    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
-    RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions,
 };
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
@@ -125,6 +125,10 @@ impl PciFunction for Card {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

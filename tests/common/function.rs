@@ -4,8 +4,8 @@ use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Ide
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
     AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
-    MessageOwner, PciFunction, PlainMemory, Region, RegionInfo, RegionKind, RegionTable, RegionWatcher,
-    SharedMemory, SharedRegions,
+    MessageOwner, PciFunction, PlainMemory, QueueEvents, Region, RegionInfo, RegionKind, RegionTable,
+    RegionWatcher, SharedMemory, SharedRegions,
 };
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -222,6 +222,10 @@ impl PciFunction for TestFunction {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, dma_unmap, irq};
 use gpuvmk::pci::{
-    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
-    RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use vmm_sys_util::eventfd::EventFd;
@@ -183,6 +183,10 @@ impl PciFunction for Remote {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

@@ -6,9 +6,10 @@
 
 use super::bus::{BusDevice, Buses};
 use super::doorbells::Doorbells;
+use super::kicks::Kicks;
 use super::messages::Messages;
-use super::pieces;
 use super::windows::{WindowCounts, Windows};
+use super::{msix, pieces};
 use gpuvmk_pci::{PciFunction, Region, RegionKind, RegionTable, RegionWatcher, header};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,12 +29,22 @@ pub struct Placement {
 #[derive(Debug)]
 pub(super) struct Shortcuts {
     windows: Arc<Windows>,
-    doorbells: Doorbells,
+    /// None where the function has none ever.
+    doorbells: Option<Doorbells>,
+    kicks: Kicks,
 }
 
 impl Shortcuts {
-    pub(super) fn new(windows: Arc<Windows>, doorbells: Doorbells) -> Arc<Self> {
-        Arc::new(Self { windows, doorbells })
+    pub(super) fn new(windows: Arc<Windows>, doorbells: Option<Doorbells>, kicks: Kicks) -> Arc<Self> {
+        Arc::new(Self { windows, doorbells, kicks })
+    }
+
+    /// A region decodes at `gpa` from now on, or not at all.
+    fn place(&self, region: Region, gpa: Option<u64>) {
+        if let Some(doorbells) = &self.doorbells {
+            doorbells.put(region, gpa);
+        }
+        self.kicks.put(region, gpa);
     }
 }
 
@@ -54,8 +65,10 @@ impl RegionWatcher for Watch {
     }
 
     fn coalescable_writes_changed(&self) {
-        if let Some(shortcuts) = self.0.upgrade() {
-            shortcuts.doorbells.follow();
+        if let Some(shortcuts) = self.0.upgrade()
+            && let Some(doorbells) = &shortcuts.doorbells
+        {
+            doorbells.follow();
         }
     }
 }
@@ -83,6 +96,8 @@ pub struct Attached {
     regions: RegionTable,
     buses: Arc<Buses>,
     messages: Arc<Messages>,
+    /// Where the table of messages is.
+    table: Option<(Region, u64)>,
     shortcuts: Option<Arc<Shortcuts>>,
     places: Mutex<[Option<Place>; 6]>,
 }
@@ -96,6 +111,8 @@ impl std::fmt::Debug for Attached {
 /// One region on a bus.
 struct OnBus {
     function: Arc<dyn PciFunction>,
+    messages: Arc<Messages>,
+    table: Option<(Region, u64)>,
     shortcuts: Option<Arc<Shortcuts>>,
     region: Region,
     cut: bool,
@@ -116,6 +133,10 @@ impl BusDevice for OnBus {
     fn write(&self, offset: u64, data: &[u8]) {
         // A write that fails is lost, as on the bus.
         let _ = pieces::write(&*self.function, self.region, self.cut, offset, data);
+        let written = (self.region, offset, data.len());
+        if let Err(error) = msix::follow_write(&*self.function, &self.messages, self.table, written) {
+            log::warn!("A message goes nowhere: {error}");
+        }
         if let Some(shortcuts) = &self.shortcuts {
             shortcuts.windows.trapped(self.region, offset);
         }
@@ -139,13 +160,21 @@ impl Attached {
         if let (Some(shortcuts), Some(map)) = (&shortcuts, function.direct_map()) {
             map.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
         }
+        if let Some(queues) = function.queue_events() {
+            match messages.all_events() {
+                Ok(events) => queues.connect_messages(events),
+                Err(error) => log::warn!("The function's messages go nowhere: {error}"),
+            }
+        }
         let regions = function.regions();
+        let table = msix::table(&*function);
         let attached = Arc::new(Self {
             function,
             placement,
             regions,
             buses,
             messages,
+            table,
             shortcuts,
             places: Mutex::default(),
         });
@@ -167,7 +196,7 @@ impl Attached {
     pub fn shortcuts(&self) -> ShortcutCounts {
         self.shortcuts.as_ref().map_or_else(ShortcutCounts::default, |shortcuts| ShortcutCounts {
             windows: shortcuts.windows.counts(),
-            doorbells: shortcuts.doorbells.rung(),
+            doorbells: shortcuts.doorbells.as_ref().map_or(0, Doorbells::rung),
         })
     }
 
@@ -193,7 +222,7 @@ impl Attached {
 
     /// Puts regions and messages where configuration space says.
     fn follow(&self) {
-        if let Err(error) = self.messages.route(header::message(&*self.function)) {
+        if let Err(error) = msix::follow(&*self.function, &self.messages) {
             log::warn!("The function's messages go nowhere: {error}");
         }
         let wanted = self.wanted();
@@ -241,6 +270,8 @@ impl Attached {
         let region = Region::Bar(bar);
         let device = Arc::new(OnBus {
             function: Arc::clone(&self.function),
+            messages: Arc::clone(&self.messages),
+            table: self.table,
             shortcuts: self.shortcuts.clone(),
             region,
             cut: pieces::is_cut(info.kind),
@@ -257,7 +288,7 @@ impl Attached {
         }
         if let (Some(shortcuts), Place::Memory(base)) = (&self.shortcuts, place) {
             shortcuts.windows.put(region, base, info.size);
-            shortcuts.doorbells.put(region, Some(base));
+            shortcuts.place(region, Some(base));
         }
         true
     }
@@ -268,7 +299,7 @@ impl Attached {
                 self.buses.take_memory(base);
                 if let Some(shortcuts) = &self.shortcuts {
                     shortcuts.windows.take(Region::Bar(bar));
-                    shortcuts.doorbells.put(Region::Bar(bar), None);
+                    shortcuts.place(Region::Bar(bar), None);
                 }
             }
             Some(Place::Ports(base)) => self.buses.take_ports(base),
@@ -288,6 +319,9 @@ impl Drop for Attached {
         }
         if let Some(owner) = self.function.message_owner() {
             owner.connect_message(None);
+        }
+        if let Some(queues) = self.function.queue_events() {
+            queues.connect_messages(Vec::new());
         }
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();

@@ -4,8 +4,10 @@ use super::KvmError;
 use super::attached::{Attached, Placement, Shortcuts};
 use super::bus::Buses;
 use super::doorbells::Doorbells;
+use super::kicks::Kicks;
 use super::lines::{Line, Lines};
 use super::messages::Messages;
+use super::msix;
 use super::processor::Processor;
 use super::ram::Ram;
 use super::routes::Routes;
@@ -114,15 +116,19 @@ impl Machine {
         function: Arc<dyn PciFunction>,
         placement: Placement,
     ) -> Result<Arc<Attached>, KvmError> {
-        let vectors = header::msi_vectors(&*function);
+        let vectors = msix::vectors(&*function);
         let pin = placement.pin.filter(|_| header::has_line(&*function));
         let line = pin.map(|pin| Line::new(Arc::clone(&self.lines), pin));
         let messages = Messages::new(Arc::clone(&self.vm), Arc::clone(&self.routes), vectors, line)?;
         let shortcuts = if placement.direct {
             let (slots, ram) = (Arc::clone(&self.slots), Arc::clone(&self.ram));
             let windows = Windows::new(Arc::clone(&function), slots, ram);
-            let doorbells = Doorbells::new(Arc::clone(&function), Arc::clone(&self.vm))?;
-            Some(Shortcuts::new(windows, doorbells))
+            let doorbells = function
+                .direct_map()
+                .map(|_| Doorbells::new(Arc::clone(&function), Arc::clone(&self.vm)))
+                .transpose()?;
+            let kicks = Kicks::new(&*function, Arc::clone(&self.vm))?;
+            Some(Shortcuts::new(windows, doorbells, kicks))
         } else {
             None
         };

@@ -210,6 +210,10 @@ fn foreign_chip_is_refused_by_name() {
         fn message_owner(&self) -> Option<&dyn gpuvmk_pci::MessageOwner> {
             None
         }
+
+        fn queue_events(&self) -> Option<&dyn gpuvmk_pci::QueueEvents> {
+            None
+        }
         fn shared_regions(&self) -> Option<&dyn gpuvmk_pci::SharedRegions> {
             None
         }

@@ -15,8 +15,8 @@ use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_pci::PciAddress;
 use gpuvmk_pci::{
     AccessError, Backing, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping,
-    InterruptSink, MessageOwner, PciFunction, PlainMemory, Region, RegionKind, RegionTable, RegionWatcher,
-    SharedMemory, SharedRegions, header,
+    InterruptSink, MessageOwner, PciFunction, PlainMemory, QueueEvents, Region, RegionKind, RegionTable,
+    RegionWatcher, SharedMemory, SharedRegions, header,
 };
 
 /// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`,
@@ -328,6 +328,10 @@ impl PciFunction for VfioFunction {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

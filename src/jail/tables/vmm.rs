@@ -4,7 +4,10 @@
 //! None of it runs where KVM runs no stock kernels; what each thread needs is shown by the nested test, whose
 //! guests end where an entry is missing.
 
-use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
+use libc::{
+    AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_SEQPACKET,
+    SOCK_STREAM,
+};
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
@@ -30,6 +33,7 @@ const LINE: Test = Test::Is(0x4008_ae61);
 /// Rules for carrying out a guest's access to a GPU.
 const GPU: &[Rule] = rules! {
     SYS_read rare "needs KVM with hardware below it": "events, interrupts' descriptors";
+    SYS_preadv2 rare "needs KVM with hardware below it": "messages from before they were enabled or unmasked";
     SYS_write rare "needs KVM with hardware below it": "interrupts, doorbells, the console, log";
     SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator, or a thread that has not put its filter on";
     SYS_close rare "needs KVM with hardware below it": "what is not needed any more";
@@ -88,6 +92,7 @@ pub(crate) const CARD_VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, MAKER, c
 /// Runs a processor.
 const RUNS: &[Rule] = rules! {
     SYS_ioctl(1 RUN) rare "needs KVM with hardware below it": "the guest";
+    SYS_epoll_wait rare "only a driver that looks for its own messages": "which messages wait";
     SYS_ioctl(1 GET_REGS) rare "needs KVM with hardware below it": "where it was at its end, for the log";
 };
 
@@ -123,7 +128,11 @@ pub(crate) const DOORBELLS: &[&[Rule]] = &[
 /// The same where nothing is behind a doorbell but a card.
 pub(crate) const CARD_DOORBELLS: &[&[Rule]] = &[BASE, END, FACTS, MACHINE, HEARS];
 
-/// Serves a disk, whose file is open.
+/// How a file's room is given back, and cleared.
+const FREE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE).cast_unsigned();
+const ZERO: u32 = (libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE).cast_unsigned();
+
+/// Serves a queue of a disk, whose file is open.
 pub(crate) const DISK: &[&[Rule]] = &[
     BASE,
     END,
@@ -131,9 +140,50 @@ pub(crate) const DISK: &[&[Rule]] = &[
         SYS_pread64 rare "needs KVM with hardware below it": "the guest reads";
         SYS_pwrite64 rare "needs KVM with hardware below it": "it writes";
         SYS_fdatasync rare "needs KVM with hardware below it": "it flushes";
+        SYS_fallocate(1 Test::Is(FREE)) rare "needs KVM with hardware below it": "it discards";
+        SYS_fallocate(1 Test::Is(ZERO)) rare "needs KVM with hardware below it": "it clears";
+        SYS_epoll_wait rare "needs KVM with hardware below it": "waits for the guest's notifications";
+        SYS_read rare "needs KVM with hardware below it": "takes them";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)) rare "only where its driver breaks the rules": "the message that says so";
         SYS_ioctl(1 LINE) rare "needs KVM with hardware below it": "the disk's interrupt";
-        SYS_write rare "needs KVM with hardware below it": "log";
+        SYS_write rare "needs KVM with hardware below it": "the disk's messages, log";
         SYS_close rare "needs KVM with hardware below it": "memory of a machine that is gone";
+    },
+];
+
+/// Has to do with a vhost-user back end, and connects to it again.
+pub(crate) const BACK_END: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_epoll_wait rare "needs KVM with hardware below it": "waits for orders and for the back end";
+        SYS_epoll_create1 rare "needs KVM with hardware below it": "whether an eventfd takes a signal without a wait";
+        SYS_epoll_ctl rare "needs KVM with hardware below it": "a back end that came back, and the same";
+        SYS_read rare "needs KVM with hardware below it": "orders";
+        SYS_recvfrom rare "needs KVM with hardware below it": "what the back end asks";
+        SYS_sendto rare "needs KVM with hardware below it": "the answer";
+        SYS_sendmsg rare "needs KVM with hardware below it": "the protocol, with the guest's memory and eventfds";
+        SYS_recvmsg rare "needs KVM with hardware below it": "its answers";
+        SYS_write rare "needs KVM with hardware below it": "notifications, messages, log";
+        SYS_ioctl(1 LINE) rare "needs KVM with hardware below it": "the device's line";
+        SYS_ioctl(1 Test::Is(0x5421)) rare "needs KVM with hardware below it": "whether a socket waits (FIONBIO)";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)) rare "needs KVM with hardware below it": "a second descriptor of the same socket";
+        SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK))
+            rare "needs KVM with hardware below it": "a back end that came back";
+        SYS_connect rare "needs KVM with hardware below it": "the same";
+        SYS_socketpair(0 Test::int(AF_UNIX), 1 Test::int(SOCK_STREAM | SOCK_CLOEXEC))
+            rare "needs KVM with hardware below it": "where it asks";
+        SYS_close rare "needs KVM with hardware below it": "a back end that is gone, memory of a machine that is gone";
+    },
+];
+
+/// Shuts the sockets of back ends that are late.
+pub(crate) const BACK_END_CLOCK: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_shutdown(1 Test::Is(2)) rare "needs KVM with hardware below it": "a back end that does not answer";
+        SYS_write rare "needs KVM with hardware below it": "log";
     },
 ];
 

@@ -3,7 +3,7 @@
 use super::draft::{Draft, put};
 use super::error::BuildError;
 use super::extended::{self, ExtendedCapability};
-use super::layout::{self, command, msi, pcie, pm, status, vendor};
+use super::layout::{self, command, msi, msix, pcie, pm, status, vendor};
 use super::{CONVENTIONAL_SIZE, CapabilityOffsets, ConfigSpace};
 use crate::{RegionInfo, RegionKind, RegionTable};
 
@@ -31,6 +31,18 @@ pub enum Capability {
     PowerManagement,
     /// Message-signalled interrupts: one vector, 64-bit address.
     Msi,
+    /// Message-signalled interrupts by a table in a BAR (MSI-X). The table and its pending bits are the
+    /// function's own.
+    MsiX {
+        /// Number of vectors, 1 to 2048.
+        vectors: u16,
+        /// Number of the BAR that both lie in.
+        bar: u8,
+        /// Where in it the table begins: a multiple of 8.
+        table: u32,
+        /// Where the pending bits begin: a multiple of 8.
+        pending: u32,
+    },
     /// PCI Express endpoint, version 2.
     PcieEndpoint {
         /// Link generation (1 = 2.5 GT/s, 2 = 5 GT/s, ...), both the limit and the present speed.
@@ -54,6 +66,7 @@ impl Capability {
         match self {
             Self::PowerManagement => pm::ID,
             Self::Msi => msi::ID,
+            Self::MsiX { .. } => msix::ID,
             Self::PcieEndpoint { .. } => pcie::ID,
             Self::Vendor { .. } => vendor::ID,
         }
@@ -63,6 +76,7 @@ impl Capability {
         match self {
             Self::PowerManagement => pm::SIZE,
             Self::Msi => msi::SIZE,
+            Self::MsiX { .. } => msix::SIZE,
             Self::PcieEndpoint { .. } => pcie::SIZE,
             Self::Vendor { content, .. } => vendor::CONTENT + content.len(),
         }
@@ -236,6 +250,7 @@ impl Draft {
             let slot = match capability {
                 Capability::PowerManagement => Some(&mut offsets.pm),
                 Capability::Msi => Some(&mut offsets.msi),
+                Capability::MsiX { .. } => Some(&mut offsets.msix),
                 Capability::PcieEndpoint { .. } => Some(&mut offsets.pcie),
                 Capability::Vendor { .. } => None,
             };
@@ -263,6 +278,13 @@ impl Draft {
                 self.writable32(at + msi::ADDRESS_LOW, !3);
                 self.writable32(at + msi::ADDRESS_HIGH, !0);
                 self.writable16(at + msi::DATA, !0);
+            }
+            Capability::MsiX { vectors, bar, table, pending } => {
+                let place = |offset: u32| offset & !msix::BAR | u32::from(bar) & msix::BAR;
+                self.value16(at + msix::CONTROL, vectors.saturating_sub(1) & msix::VECTORS);
+                self.writable16(at + msix::CONTROL, msix::ENABLE | msix::ALL_MASKED);
+                self.value32(at + msix::TABLE, place(table));
+                self.value32(at + msix::PENDING, place(pending));
             }
             Capability::PcieEndpoint { link_speed, link_width, function_level_reset } => {
                 self.reset_capable = function_level_reset;

@@ -72,6 +72,21 @@ pub(super) mod msi {
     pub(in super::super) const DATA: usize = 12;
 }
 
+/// Message-signalled interrupts with a table of their own in a BAR.
+pub(super) mod msix {
+    pub(in super::super) const ID: u8 = 0x11;
+    pub(in super::super) const SIZE: usize = 12;
+    pub(in super::super) const CONTROL: usize = 2;
+    /// Number of vectors, less one.
+    pub(in super::super) const VECTORS: u16 = 0x07ff;
+    pub(in super::super) const ALL_MASKED: u16 = 1 << 14;
+    pub(in super::super) const ENABLE: u16 = 1 << 15;
+    pub(in super::super) const TABLE: usize = 4;
+    pub(in super::super) const PENDING: usize = 8;
+    /// In both: which BAR; the rest is the offset in it.
+    pub(in super::super) const BAR: u32 = 0x7;
+}
+
 /// Vendor-specific capability.
 pub(super) mod vendor {
     pub(in super::super) const ID: u8 = 0x09;

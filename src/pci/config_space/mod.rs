@@ -6,7 +6,7 @@
 //! ([`ConfigChange`]); the owner acts on it (interrupt routing, DMA on or off, function-level reset). BARs
 //! answer the sizing protocol: the address bits below the size are hard-wired to zero.
 //!
-//! Not handled: MSI-X, per-vector masking, most extended capabilities, vital product data, and power-state
+//! Not handled: per-vector masking of MSI, most extended capabilities, vital product data, and power-state
 //! transitions beyond storing the state (`No_Soft_Reset` is set: D3hot to D0 resets nothing).
 
 mod builder;
@@ -24,7 +24,7 @@ pub use extended::ExtendedCapability;
 pub use state::ConfigSpaceState;
 
 use super::{AccessError, Region, RegionKind};
-use layout::{command, msi, pcie, pm, status};
+use layout::{command, msi, msix, pcie, pm, status};
 
 /// Bytes of configuration space with registers behind them in any function.
 pub const CONVENTIONAL_SIZE: usize = 256;
@@ -110,6 +110,7 @@ impl ConfigChange {
 struct CapabilityOffsets {
     pm: Option<u8>,
     msi: Option<u8>,
+    msix: Option<u8>,
     pcie: Option<u8>,
 }
 
@@ -204,6 +205,13 @@ impl ConfigSpace {
     /// True when the driver enabled MSI.
     pub fn msi_enabled(&self) -> bool {
         self.msi().enabled
+    }
+
+    /// True when the driver enabled MSI-X: the function sends messages, masked ones later, and its line stays
+    /// quiet.
+    pub fn msix_enabled(&self) -> bool {
+        let control = self.capabilities.msix.map(|at| self.word(usize::from(at) + msix::CONTROL));
+        control.is_some_and(|control| control & msix::ENABLE != 0)
     }
 
     /// True when the driver lets the function start DMA.

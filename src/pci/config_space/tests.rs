@@ -48,6 +48,22 @@ fn write32(space: &mut ConfigSpace, offset: u64, value: u32) -> ConfigChange {
 }
 
 #[test]
+fn msix_capability_names_its_table_and_takes_two_bits() {
+    let capability = Capability::MsiX { vectors: 3, bar: 1, table: 0x4000, pending: 0x5000 };
+    let mut space =
+        ConfigSpaceBuilder::new(IDENTITY, regions()).capability(0x40, capability).build().unwrap();
+    assert_eq!((read32(&space, 0x44), read32(&space, 0x48)), (0x4001, 0x5001));
+    assert_eq!((read32(&space, 0x40), space.msix_enabled()), (0x0002_0011, false));
+    for offset in [0x40, 0x44, 0x48] {
+        space.write(offset, &[0xff; 4]).unwrap();
+    }
+    assert_eq!((read32(&space, 0x40), space.msix_enabled()), (0xc002_0011, true));
+    assert_eq!((read32(&space, 0x44), read32(&space, 0x48)), (0x4001, 0x5001));
+    space.reset();
+    assert!(!space.msix_enabled());
+}
+
+#[test]
 fn identity_is_where_the_specification_puts_it() {
     let space = space();
 

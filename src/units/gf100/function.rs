@@ -22,8 +22,8 @@ use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
     AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
-    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
-    vbios,
+    MessageOwner, PciFunction, PlainMemory, QueueEvents, Region, RegionTable, RegionWatcher, SharedMemory,
+    SharedRegions, vbios,
 };
 
 pub use config::Gf100Config;
@@ -236,6 +236,10 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

@@ -22,7 +22,8 @@ use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
     AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
-    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
+    MessageOwner, PciFunction, PlainMemory, QueueEvents, Region, RegionTable, RegionWatcher, SharedMemory,
+    SharedRegions,
 };
 
 /// A GPU with GSP over whatever executes its work.
@@ -349,6 +350,10 @@ impl<B: GspBackend> PciFunction for GspFunction<B> {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 

@@ -2,19 +2,26 @@
 //! last.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_ID_BYTES,
-    VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT,
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO,
+    VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_T_DISCARD,
+    VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
 };
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use virtio_queue::{DescriptorChain, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use super::common::MAX_QUEUE_SIZE;
-use super::disk::{Disk, SECTOR_BYTES};
+use super::disk::{Disk, SECTOR, SECTOR_BYTES};
+
+/// Entries of a queue.
+pub(super) const QUEUE_SIZE: u16 = 256;
+/// Most sectors of a request that clears some, and most ranges: what takes a host's file system long is cut.
+const MOST_CLEARED: u32 = 1 << 21;
+const MOST_RANGES: u32 = 16;
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 128 << 10;
@@ -28,9 +35,20 @@ pub(super) const EVENT_IDX: u32 = VIRTIO_RING_F_EVENT_IDX;
 
 /// Features of a disk.
 pub(super) fn features(disk: &Disk) -> u64 {
-    let always = [VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_BLK_SIZE, FLUSH, VIRTIO_RING_F_INDIRECT_DESC, EVENT_IDX];
-    let read_only = disk.is_read_only().then_some(VIRTIO_BLK_F_RO);
-    always.into_iter().chain(read_only).fold(0, |features, feature| features | 1 << feature)
+    let always = [
+        VIRTIO_BLK_F_SEG_MAX,
+        VIRTIO_BLK_F_BLK_SIZE,
+        VIRTIO_BLK_F_MQ,
+        FLUSH,
+        VIRTIO_RING_F_INDIRECT_DESC,
+        EVENT_IDX,
+    ];
+    let by_use: &[u32] = if disk.is_read_only() {
+        &[VIRTIO_BLK_F_RO]
+    } else {
+        &[VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES]
+    };
+    always.iter().chain(by_use).fold(0, |features, feature| features | 1 << feature)
 }
 
 /// The device's configuration (`virtio_blk_config`); only fields that offered features make valid.
@@ -42,18 +60,41 @@ pub(super) struct Config {
     seg_max: U32,
     geometry: U32,
     blk_size: U32,
+    _topology: [u8; 8],
+    _writeback: [u8; 2],
+    num_queues: U16,
+    max_discard_sectors: U32,
+    max_discard_seg: U32,
+    discard_sector_alignment: U32,
+    max_write_zeroes_sectors: U32,
+    max_write_zeroes_seg: U32,
+    write_zeroes_may_unmap: u8,
+    _unused: [u8; 3],
 }
 
+const _: () = assert!(size_of::<Config>() == 60);
+
 impl Config {
-    /// Of a disk.
-    pub(super) fn of(disk: &Disk) -> Self {
+    /// Of a disk with that many queues.
+    pub(super) fn of(disk: &Disk, queues: u16) -> Self {
         Self {
             capacity: disk.sectors().into(),
             size_max: 0.into(),
             // Header and outcome take one each.
-            seg_max: (u32::from(MAX_QUEUE_SIZE) - 2).into(),
+            seg_max: (u32::from(QUEUE_SIZE) - 2).into(),
             geometry: 0.into(),
             blk_size: u32::from(SECTOR_BYTES).into(),
+            _topology: [0; 8],
+            _writeback: [0; 2],
+            num_queues: queues.into(),
+            max_discard_sectors: MOST_CLEARED.into(),
+            max_discard_seg: MOST_RANGES.into(),
+            // In sectors: blocks of usual file systems.
+            discard_sector_alignment: 8.into(),
+            max_write_zeroes_sectors: MOST_CLEARED.into(),
+            max_write_zeroes_seg: MOST_RANGES.into(),
+            write_zeroes_may_unmap: 1,
+            _unused: [0; 3],
         }
     }
 }
@@ -65,6 +106,18 @@ struct Header {
     _reserved: U32,
     sector: U64,
 }
+
+/// A range to clear.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes)]
+struct Range {
+    sector: U64,
+    sectors: U32,
+    flags: U32,
+}
+
+/// In [`Range`]: the room is not needed. The only flag that there is.
+const UNMAP: u32 = 1;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +141,12 @@ pub(super) enum BadChain {
 
 /// Carries requests out.
 pub(super) struct Server {
-    disk: Disk,
+    disk: Arc<Disk>,
     piece: Box<[u8]>,
 }
 
 impl Server {
-    pub(super) fn new(disk: Disk) -> Self {
+    pub(super) fn new(disk: Arc<Disk>) -> Self {
         Self { disk, piece: vec![0; PIECE].into_boxed_slice() }
     }
 
@@ -144,12 +197,53 @@ impl Server {
                 to.write_all(&name)?;
                 Ok(Outcome::Ok)
             }
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES if self.disk.is_read_only() => {
+                Ok(Outcome::Failed)
+            }
+            VIRTIO_BLK_T_DISCARD => self.clear(from, true),
+            VIRTIO_BLK_T_WRITE_ZEROES => {
+                let outcome = self.clear(from, false)?;
+                if through {
+                    self.disk.flush()?;
+                }
+                Ok(outcome)
+            }
             _ => Ok(Outcome::Unsupported),
         }
     }
 
+    /// Clears ranges. What is discarded may have any content afterwards; here it is zeros.
+    fn clear(&mut self, from: &mut Reader<'_>, discard: bool) -> io::Result<Outcome> {
+        let ranges = from.available_bytes() / size_of::<Range>();
+        let whole = from.available_bytes().is_multiple_of(size_of::<Range>());
+        if !whole || u32::try_from(ranges).is_ok_and(|ranges| ranges > MOST_RANGES) || ranges == 0 {
+            return Ok(Outcome::Failed);
+        }
+        for _ in 0..ranges.min(MOST_RANGES as usize) {
+            let mut range = Range::new_zeroed();
+            from.read_exact(range.as_mut_bytes())?;
+            let (sectors, flags) = (range.sectors.get(), range.flags.get());
+            if flags & !UNMAP != 0 || discard && flags != 0 {
+                return Ok(Outcome::Unsupported);
+            }
+            let bytes = u64::from(sectors) * SECTOR;
+            let place = self.disk.place(range.sector.get(), bytes).filter(|_| sectors <= MOST_CLEARED);
+            let Some(at) = place else { return Ok(Outcome::Failed) };
+            if bytes == 0 {
+                continue;
+            }
+            match self.disk.clear(at, bytes, discard || flags & UNMAP != 0) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(Outcome::Unsupported),
+                cleared => cleared?,
+            }
+        }
+        Ok(Outcome::Ok)
+    }
+
     fn read(&mut self, sector: u64, to: &mut Writer<'_>) -> io::Result<Outcome> {
-        let Some(mut at) = self.disk.place(sector, to.available_bytes()) else { return Ok(Outcome::Failed) };
+        let Some(mut at) = self.disk.place(sector, to.available_bytes() as u64) else {
+            return Ok(Outcome::Failed);
+        };
         while to.available_bytes() != 0 {
             let size = to.available_bytes().min(self.piece.len());
             let (piece, _) = self.piece.split_at_mut(size);
@@ -161,7 +255,7 @@ impl Server {
     }
 
     fn write(&mut self, sector: u64, from: &mut Reader<'_>) -> io::Result<Outcome> {
-        let Some(mut at) = self.disk.place(sector, from.available_bytes()) else {
+        let Some(mut at) = self.disk.place(sector, from.available_bytes() as u64) else {
             return Ok(Outcome::Failed);
         };
         while from.available_bytes() != 0 {

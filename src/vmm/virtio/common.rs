@@ -1,4 +1,4 @@
-//! A device's common configuration: what its driver agrees with it, and where its queue lies (virtio 1.2,
+//! A device's common configuration: what its driver agrees with it, and where its queues lie (virtio 1.2,
 //! 4.1.4.3). A pure model.
 
 use std::mem::offset_of;
@@ -10,12 +10,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the structure.
 pub(super) const SIZE: usize = size_of::<Registers>();
-/// Most entries of a queue.
-pub(super) const MAX_QUEUE_SIZE: u16 = 256;
-/// "No vector": messages (MSI-X) are not offered.
-const NO_VECTOR: u16 = 0xffff;
-/// Queues of a device.
-const QUEUES: u16 = 1;
+/// "No vector": there is no message for it.
+pub(super) const NO_VECTOR: u16 = 0xffff;
 
 bitflags! {
     /// Device status (virtio 1.2, 2.1).
@@ -58,23 +54,51 @@ struct Registers {
     queue_device: U64,
 }
 
-/// Where the driver has put the queue.
+/// Where the driver has put a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct QueuePlace {
+pub(crate) struct QueuePlace {
     /// Number of entries.
-    pub(super) size: u16,
+    pub(crate) size: u16,
     /// The driver wants it to be used.
-    pub(super) enabled: bool,
+    pub(crate) enabled: bool,
     /// Bus address of the descriptor table.
-    pub(super) descriptors: u64,
+    pub(crate) descriptors: u64,
     /// Of the available ring.
-    pub(super) available: u64,
+    pub(crate) available: u64,
     /// Of the used ring.
-    pub(super) used: u64,
+    pub(crate) used: u64,
 }
 
-const UNSET: QueuePlace =
-    QueuePlace { size: MAX_QUEUE_SIZE, enabled: false, descriptors: 0, available: 0, used: 0 };
+/// A queue that the device does not have.
+const ABSENT: QueuePlace = QueuePlace { size: 0, enabled: false, descriptors: 0, available: 0, used: 0 };
+
+/// Which messages the driver wants for what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Vectors {
+    /// The configuration has changed.
+    pub(super) configuration: u16,
+    /// A queue has used buffers, by its number.
+    pub(super) queues: Vec<u16>,
+}
+
+impl Vectors {
+    fn none(queues: usize) -> Self {
+        Self { configuration: NO_VECTOR, queues: vec![NO_VECTOR; queues] }
+    }
+}
+
+/// What a device is, fixed for its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Features beside those that every device has.
+    pub(super) features: u64,
+    /// Number of queues.
+    pub(super) queues: u16,
+    /// Most entries of a queue: a power of two.
+    pub(super) queue_size: u16,
+    /// Number of messages.
+    pub(super) vectors: u16,
+}
 
 /// Effect of a write on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,61 +106,94 @@ const UNSET: QueuePlace =
 pub(super) enum Effect {
     /// The write has no effect beyond the registers.
     None,
-    /// Begin to serve the queue.
+    /// Begin to serve the queues.
     Start,
-    /// Leave the queue alone and be as new.
+    /// The messages are others.
+    Vectors,
+    /// Leave the queues alone and be as new: [`Common::reset`] once that is done.
     Reset,
 }
 
 /// State of the negotiation between driver and device.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
+    shape: Shape,
     offered: u64,
     accepted: u64,
     offered_select: u32,
     accepted_select: u32,
     status: Status,
+    /// The driver has reset the device, which is not done with that.
+    resetting: bool,
+    generation: u8,
     queue_select: u16,
-    queue: QueuePlace,
+    queues: Vec<QueuePlace>,
+    vectors: Vectors,
 }
 
 impl Common {
-    /// Of a device with these features beside those that every one has.
-    pub(super) fn new(features: u64) -> Self {
+    /// Of a new device.
+    pub(super) fn new(shape: Shape) -> Self {
+        let unset = QueuePlace { size: shape.queue_size, ..ABSENT };
         Self {
-            offered: features | 1 << VIRTIO_F_VERSION_1,
+            shape,
+            offered: shape.features | 1 << VIRTIO_F_VERSION_1,
             accepted: 0,
             offered_select: 0,
             accepted_select: 0,
             status: Status::empty(),
+            resetting: false,
+            generation: 0,
             queue_select: 0,
-            queue: UNSET,
+            queues: vec![unset; shape.queues.into()],
+            vectors: Vectors::none(shape.queues.into()),
         }
     }
 
-    /// True for a feature that the driver has accepted.
-    pub(super) const fn has(&self, feature: u32) -> bool {
-        self.accepted >> feature & 1 != 0
+    /// The features that the driver has accepted.
+    pub(super) const fn accepted(&self) -> u64 {
+        self.accepted
     }
 
-    /// The place of the queue.
-    pub(super) const fn queue(&self) -> QueuePlace {
-        self.queue
+    /// The places of the queues.
+    pub(super) fn queues(&self) -> &[QueuePlace] {
+        &self.queues
+    }
+
+    /// The messages that the driver wants.
+    pub(super) const fn vectors(&self) -> &Vectors {
+        &self.vectors
+    }
+
+    /// True from the driver's start of the device to its reset.
+    pub(super) const fn is_driven(&self) -> bool {
+        self.status.contains(Status::DRIVER_OK) && !self.resetting
+    }
+
+    /// True while the driver waits for its reset.
+    pub(super) const fn is_resetting(&self) -> bool {
+        self.resetting
     }
 
     /// Notes that the device cannot go on. True when the driver uses it and must be notified.
     pub(super) fn needs_reset(&mut self) -> bool {
         // One that has reset it meanwhile finds it as new.
-        let tell = self.status.contains(Status::DRIVER_OK) && !self.status.contains(Status::NEEDS_RESET);
+        let tell = self.is_driven() && !self.status.contains(Status::NEEDS_RESET);
         if tell {
             self.status |= Status::NEEDS_RESET;
         }
         tell
     }
 
+    /// The device's own configuration is another.
+    pub(super) const fn configuration_changed(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
     /// Resets the device.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.offered);
+        let generation = self.generation;
+        *self = Self { generation, ..Self::new(self.shape) };
     }
 
     /// Reads; what lies behind the structure is 0.
@@ -149,8 +206,12 @@ impl Common {
         }
     }
 
-    /// Writes; read-only fields keep their value, and what lies behind the structure is lost.
+    /// Writes; read-only fields keep their value, and what lies behind the structure is lost. So is all that
+    /// comes before a reset has ended.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Effect {
+        if self.resetting {
+            return Effect::None;
+        }
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
         let mut bytes = [0; SIZE];
         bytes.copy_from_slice(self.registers().as_bytes());
@@ -166,12 +227,13 @@ impl Common {
             self.accept(written.driver_feature.get());
         }
         self.set_queue(&written);
+        let changed = self.set_vectors(&written);
         // Last: what was written with it counts for the queue that was selected before.
         self.queue_select = written.queue_select.get();
         if touched(offset_of!(Registers, device_status), 1) {
             return self.set_status(written.device_status);
         }
-        Effect::None
+        if changed { Effect::Vectors } else { Effect::None }
     }
 
     fn accept(&mut self, half: u32) {
@@ -188,12 +250,12 @@ impl Common {
 
     /// A queue that is in use stays where it is.
     fn set_queue(&mut self, written: &Registers) {
-        if self.queue_select >= QUEUES || self.queue.enabled {
-            return;
-        }
+        let most = self.shape.queue_size;
+        let selected = self.queues.get_mut(usize::from(self.queue_select));
+        let Some(queue) = selected.filter(|queue| !queue.enabled) else { return };
         let size = written.queue_size.get();
-        self.queue = QueuePlace {
-            size: if size.is_power_of_two() && size <= MAX_QUEUE_SIZE { size } else { self.queue.size },
+        *queue = QueuePlace {
+            size: if size.is_power_of_two() && size <= most { size } else { queue.size },
             enabled: written.queue_enable.get() == 1,
             descriptors: written.queue_desc.get(),
             available: written.queue_driver.get(),
@@ -201,13 +263,25 @@ impl Common {
         };
     }
 
+    /// True if one is another than before. A vector that the device does not have is none.
+    fn set_vectors(&mut self, written: &Registers) -> bool {
+        let vectors = self.shape.vectors;
+        let known = |vector: u16| if vector < vectors { vector } else { NO_VECTOR };
+        let before = self.vectors.clone();
+        self.vectors.configuration = known(written.config_msix_vector.get());
+        if let Some(vector) = self.vectors.queues.get_mut(usize::from(self.queue_select)) {
+            *vector = known(written.queue_msix_vector.get());
+        }
+        before != self.vectors
+    }
+
     fn set_status(&mut self, written: u8) -> Effect {
         if written == 0 {
-            self.reset();
+            self.resetting = true;
             return Effect::Reset;
         }
         let mut new = Status::from_bits_truncate(written) - Status::NEEDS_RESET - self.status;
-        let understood = self.accepted & !self.offered == 0 && self.has(VIRTIO_F_VERSION_1);
+        let understood = self.accepted & !self.offered == 0 && self.accepted >> VIRTIO_F_VERSION_1 & 1 != 0;
         if !understood {
             new -= Status::FEATURES_OK;
         }
@@ -224,22 +298,24 @@ impl Common {
             1 => low(features >> 32),
             _ => 0,
         };
-        let queue = if self.queue_select < QUEUES { self.queue } else { QueuePlace { size: 0, ..UNSET } };
+        let selected = usize::from(self.queue_select);
+        let queue = self.queues.get(selected).copied().unwrap_or(ABSENT);
+        let vector = self.vectors.queues.get(selected).copied().unwrap_or(NO_VECTOR);
         Registers {
             device_feature_select: self.offered_select.into(),
             device_feature: half(self.offered, self.offered_select).into(),
             driver_feature_select: self.accepted_select.into(),
             driver_feature: half(self.accepted, self.accepted_select).into(),
-            config_msix_vector: NO_VECTOR.into(),
-            num_queues: QUEUES.into(),
+            config_msix_vector: self.vectors.configuration.into(),
+            num_queues: self.shape.queues.into(),
             device_status: self.status.bits(),
-            // The device's own configuration never changes.
-            config_generation: 0,
+            config_generation: self.generation,
             queue_select: self.queue_select.into(),
             queue_size: queue.size.into(),
-            queue_msix_vector: NO_VECTOR.into(),
+            queue_msix_vector: vector.into(),
             queue_enable: u16::from(queue.enabled).into(),
-            queue_notify_off: 0.into(),
+            // Each has a place of its own to notify, by its number.
+            queue_notify_off: (if selected < self.queues.len() { self.queue_select } else { 0 }).into(),
             queue_desc: queue.descriptors.into(),
             queue_driver: queue.available.into(),
             queue_device: queue.used.into(),
@@ -254,82 +330,4 @@ const fn low(value: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FEATURE: u32 = 9;
-
-    fn agreed(common: &mut Common, low_half: u32, high_half: u32) -> Status {
-        for (select, half) in [(0u32, low_half), (1, high_half)] {
-            assert_eq!(common.write(8, &select.to_le_bytes()), Effect::None);
-            assert_eq!(common.write(12, &half.to_le_bytes()), Effect::None);
-        }
-        assert_eq!(common.write(20, &[0b1011]), Effect::None);
-        common.status
-    }
-
-    #[test]
-    fn driver_sees_features_by_halves_and_starts_with_those_it_was_offered() {
-        let mut common = Common::new(1 << FEATURE);
-        let mut half = [0; 4];
-        common.read(4, &mut half);
-        assert_eq!(u32::from_le_bytes(half), 1 << FEATURE);
-        let _ = common.write(0, &1u32.to_le_bytes());
-        common.read(4, &mut half);
-        assert_eq!(u32::from_le_bytes(half), 1);
-        let _ = common.write(0, &2u32.to_le_bytes());
-        common.read(4, &mut half);
-        assert_eq!(u32::from_le_bytes(half), 0);
-        // One that was not offered, and a driver of before version 1.
-        assert!(!agreed(&mut common.clone(), 1 << 3, 1).contains(Status::FEATURES_OK));
-        assert!(!agreed(&mut common.clone(), 1 << FEATURE, 0).contains(Status::FEATURES_OK));
-        assert_eq!(common.clone().write(20, &[0b111]), Effect::None, "not without an agreement");
-        assert!(agreed(&mut common, 1 << FEATURE, 1).contains(Status::FEATURES_OK));
-        assert_eq!(common.write(20, &[0b1111]), Effect::Start);
-        assert_eq!(common.write(20, &[0b1111]), Effect::None);
-        // What was agreed stays.
-        let _ = common.write(8, &0u32.to_le_bytes());
-        let _ = common.write(12, &0u32.to_le_bytes());
-        assert!(common.has(FEATURE));
-        assert!(common.needs_reset() && !common.needs_reset());
-        let _ = common.write(20, &[0b1111]);
-        assert!(common.status.contains(Status::NEEDS_RESET));
-        assert_eq!(common.write(20, &[0]), Effect::Reset);
-        assert_eq!((common.status, common.has(FEATURE)), (Status::empty(), false));
-    }
-
-    #[test]
-    fn queue_is_set_up_by_words_or_wider_and_then_stays() {
-        let mut common = Common::new(0);
-        let _ = common.write(24, &64u16.to_le_bytes());
-        let _ = common.write(24, &65u16.to_le_bytes());
-        let _ = common.write(24, &512u16.to_le_bytes());
-        let _ = common.write(32, &0x1_2345_6000u64.to_le_bytes());
-        let _ = common.write(40, &0x7000u32.to_le_bytes());
-        let _ = common.write(44, &1u32.to_le_bytes());
-        let _ = common.write(48, &0x8000u64.to_le_bytes());
-        let _ = common.write(28, &1u16.to_le_bytes());
-        let _ = common.write(32, &[0; 8]);
-        let set = QueuePlace {
-            size: 64,
-            enabled: true,
-            descriptors: 0x1_2345_6000,
-            available: 0x1_0000_7000,
-            used: 0x8000,
-        };
-        assert_eq!(common.queue(), set);
-        // There is no second one.
-        let _ = common.write(22, &1u16.to_le_bytes());
-        let mut size = [0xff; 2];
-        common.read(24, &mut size);
-        assert_eq!(size, [0, 0]);
-        let _ = common.write(24, &8u16.to_le_bytes());
-        assert_eq!(common.queue(), set);
-        // Nothing lies behind it.
-        let mut behind = [0xff; 8];
-        common.read(SIZE as u64, &mut behind);
-        assert_eq!(behind, [0; 8]);
-        let _ = common.write(u64::MAX, &[1]);
-        assert_eq!(SIZE, 56);
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 /// Bytes of a sector, in which virtio counts whatever the disk's own blocks are.
 pub const SECTOR: u64 = SECTOR_BYTES as u64;
 pub(super) const SECTOR_BYTES: u16 = 512;
@@ -96,8 +98,8 @@ impl Disk {
     }
 
     /// Where `bytes` bytes from a sector on begin, if all of them are sectors of the disk.
-    pub(super) fn place(&self, sector: u64, bytes: usize) -> Option<u64> {
-        let bytes = u64::try_from(bytes).ok().filter(|bytes| bytes.is_multiple_of(SECTOR))?;
+    pub(super) fn place(&self, sector: u64, bytes: u64) -> Option<u64> {
+        let bytes = Some(bytes).filter(|bytes| bytes.is_multiple_of(SECTOR))?;
         let end = sector.checked_add(bytes / SECTOR)?;
         (end <= self.sectors).then_some(sector * SECTOR)
     }
@@ -108,6 +110,12 @@ impl Disk {
 
     pub(super) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, at)
+    }
+
+    /// The bytes read as zeros from now on. With `free`, the host may have the room for others.
+    pub(super) fn clear(&self, at: u64, bytes: u64, free: bool) -> io::Result<()> {
+        let how = if free { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
+        Ok(fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, at, bytes)?)
     }
 
     /// All that was written is on the host's disk when this returns.

@@ -1,158 +1,101 @@
-//! A disk as a PCI function.
-//!
-//! Locks, in the order in which they are taken: `front`, `work`, `interrupt`. The thread that serves the
-//! queue holds `work` while it carries a request out, so only what starts and stops the device waits for a
-//! request; reads of registers do not.
+//! A virtio device as a PCI function.
 
-use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
-use vm_memory::{
-    FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap,
-};
-use zerocopy::IntoBytes;
+use vm_memory::GuestMemoryMmap;
+use vmm_sys_util::eventfd::EventFd;
 
-use super::block::{self, Config, EVENT_IDX, FLUSH, Server};
-use super::common::{Common, Effect};
-use super::disk::Disk;
-use super::interrupt::{self, Interrupt};
-use super::pci::{self, BAR, Structure};
-use super::worker::{ProtocolError, Step, Work, WorkSignal};
-use gpuvmk_jail::{self as jail, Role};
-use gpuvmk_pci::config_space::{BuildError, ConfigSpace};
+use super::common::{Effect, Shape};
+use super::memory::{self, MOST_MAPPINGS};
+use super::pci::{self, BAR, Kind, MOST_VECTORS, Structure};
+use super::transport::{Device, Front, Setup, Transport};
+use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CardUse, DirectMap, DmaBacking, DmaError, DmaMapping, InterruptSink, MessageOwner,
-    PciFunction, Region, RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions, SignalledWrite,
 };
 
-/// Most parts of the guest's memory.
-const MOST_MAPPINGS: usize = 64;
+/// Most queues of a device.
+pub(crate) const MOST_QUEUES: u16 = MOST_VECTORS - 1;
 
-/// Why a disk's function cannot be made: an error of this program, or a host without threads.
+/// Why a device's function cannot be made: an error of this program, or a host without threads or
+/// descriptors.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionError {
     /// Its configuration space cannot be built.
-    #[error("A disk's configuration space cannot be built")]
+    #[error("A virtio function's configuration space cannot be built")]
     ConfigSpace(#[from] BuildError),
     /// Its thread cannot be started.
-    #[error("A disk's thread cannot be started")]
+    #[error("A virtio device's thread cannot be started")]
     Thread(#[source] io::Error),
+    /// It has no eventfds.
+    #[error("A virtio device has no descriptors left")]
+    Descriptors(#[from] io::Error),
 }
 
-/// The part that the driver sets up.
-struct Front {
-    config: ConfigSpace,
-    common: Common,
+/// What a device is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Description {
+    /// For drivers.
+    pub(crate) kind: Kind,
+    /// Features beside those that every device has.
+    pub(crate) features: u64,
+    /// Number of queues, at most [`MOST_QUEUES`].
+    pub(crate) queues: u16,
+    /// Most entries of a queue: a power of two.
+    pub(crate) queue_size: u16,
 }
 
-/// The state that the function and its thread share.
-struct Shared {
-    front: Mutex<Front>,
-    work: Mutex<Work>,
-    interrupt: Mutex<Interrupt>,
-    bell: WorkSignal,
-    device: Config,
+/// A virtio device as a PCI function.
+pub struct VirtioFunction {
+    transport: Arc<Transport>,
+    device: Box<dyn Device>,
+    memory: Mutex<GuestMemoryMmap>,
 }
 
-/// A virtio disk as a PCI function.
-pub struct VirtioDisk {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl std::fmt::Debug for VirtioDisk {
+impl std::fmt::Debug for VirtioFunction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VirtioDisk").finish_non_exhaustive()
+        f.debug_struct("VirtioFunction").finish_non_exhaustive()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl VirtioDisk {
-    /// A function that shows `disk`, in its reset state.
-    ///
-    /// # Errors
-    /// The host has no thread for it.
-    pub fn new(disk: Disk) -> Result<Self, FunctionError> {
-        let front = Front { config: pci::config_space()?, common: Common::new(block::features(&disk)) };
-        let shared = Arc::new(Shared {
-            front: Mutex::new(front),
-            device: Config::of(&disk),
-            work: Mutex::new(Work::new(Server::new(disk))),
-            interrupt: Mutex::default(),
-            bell: WorkSignal::default(),
-        });
-        let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
-            jail::enter(Role::Disk);
-            own.serve();
-        });
-        Ok(Self { shared, thread: Some(thread.map_err(FunctionError::Thread)?) })
-    }
-}
-
-impl Drop for VirtioDisk {
-    fn drop(&mut self) {
-        self.shared.bell.end();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            log::error!("A disk's thread ended by a panic");
-        }
-    }
-}
-
-impl Shared {
-    /// A kind of the thread's work.
-    fn serve(&self) {
-        while self.bell.wait() {
-            loop {
-                // Unlocked after each request: stopping the device waits for one at most.
-                let step = lock(&self.work).step();
-                match step {
-                    Ok(Step::Idle) => break,
-                    Ok(Step::Served { tell: true }) => lock(&self.interrupt).raise(interrupt::QUEUE),
-                    Ok(Step::Served { tell: false }) => {}
-                    Err(broken) => {
-                        self.stop_for(&mut lock(&self.front), &broken);
-                        break;
-                    }
-                }
-            }
-        }
+impl VirtioFunction {
+    /// A function in its reset state, with the device that `make` gives.
+    pub(crate) fn new<D: Device + 'static>(
+        description: Description,
+        make: impl FnOnce(&Arc<Transport>) -> Result<D, FunctionError>,
+    ) -> Result<Self, FunctionError> {
+        let Description { kind, features, queues, queue_size } = description;
+        let queues = queues.min(MOST_QUEUES);
+        // One for each queue, and one for the configuration.
+        let shape = Shape { features, queues, queue_size, vectors: queues + 1 };
+        let transport = Arc::new(Transport::new(shape, pci::config_space(kind, shape.vectors)?)?);
+        let device = Box::new(make(&transport)?);
+        Ok(Self { transport, device, memory: Mutex::new(GuestMemoryMmap::new()) })
     }
 
-    /// The driver has broken the rules: the device waits for its reset.
-    fn stop_for(&self, front: &mut Front, broken: &ProtocolError) {
-        log::warn!("A disk stops until its driver resets it: {:#}", anyhow::format_err!("{broken}"));
-        if front.common.needs_reset() {
-            lock(&self.interrupt).raise(interrupt::CONFIGURATION);
-        }
+    fn memory(&self) -> MutexGuard<'_, GuestMemoryMmap> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reset_device(&self, front: &mut Front) {
-        front.common.reset();
-        lock(&self.work).stop();
-        lock(&self.interrupt).take();
-    }
-
-    /// Takes `front` for what it protects only: what a driver reads at each interrupt, and a notification,
-    /// need nothing of it.
+    /// Takes the locks that protect what is read only: what a driver reads at each interrupt, and a
+    /// notification, need nothing of the rest.
     fn read_structure(&self, offset: u64, data: &mut [u8]) {
         data.fill(0);
         match Structure::at(offset) {
-            Some((Structure::Common, offset)) => lock(&self.front).common.read(offset, data),
+            Some((Structure::Common, offset)) => self.transport.front().common.read(offset, data),
             Some((Structure::Interrupt, 0)) => {
                 if let Some(byte) = data.first_mut() {
-                    *byte = lock(&self.interrupt).take();
+                    *byte = self.transport.interrupt().take();
                 }
             }
-            Some((Structure::Device, offset)) => {
+            Some((Structure::Device, offset)) => self.device.read_config(offset, data),
+            Some((Structure::Table, offset)) => self.transport.front().table.read(offset, data),
+            Some((Structure::Pending, offset)) => {
+                let bits = self.transport.interrupt().waiting().to_le_bytes();
                 let at = usize::try_from(offset).unwrap_or(usize::MAX);
-                let bytes = self.device.as_bytes().get(at..).unwrap_or_default();
-                data.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+                data.iter_mut().zip(bits.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
             }
             Some((Structure::Interrupt | Structure::Notify, _)) | None => {}
         }
@@ -160,27 +103,39 @@ impl Shared {
 
     fn write_structure(&self, offset: u64, data: &[u8]) {
         match Structure::at(offset) {
-            Some((Structure::Common, offset)) => {
-                let mut front = lock(&self.front);
-                match front.common.write(offset, data) {
-                    Effect::None => {}
-                    Effect::Start => self.start(&mut front),
-                    Effect::Reset => self.reset_device(&mut front),
-                }
-            }
-            // The one queue, whatever is written: a queue that has nothing is looked at in vain.
-            Some((Structure::Notify, _)) => self.bell.ring(),
-            Some((Structure::Interrupt | Structure::Device, _)) | None => {}
+            Some((Structure::Common, offset)) => self.write_common(offset, data),
+            // Whatever is written: a queue that has nothing is looked at in vain.
+            Some((Structure::Notify, offset)) => self.device.notify(pci::notified(offset)),
+            Some((Structure::Device, offset)) => self.device.write_config(offset, data),
+            Some((Structure::Table, offset)) => self.transport.front().table.write(offset, data),
+            Some((Structure::Interrupt | Structure::Pending, _)) | None => {}
         }
     }
 
-    fn start(&self, front: &mut Front) {
-        let (events, write_through) = (front.common.has(EVENT_IDX), !front.common.has(FLUSH));
-        let started = lock(&self.work).start(front.common.queue(), events, write_through);
-        match started {
-            // Requests that were made available before get no notification.
-            Ok(()) => self.bell.ring(),
-            Err(broken) => self.stop_for(front, &broken),
+    fn write_common(&self, offset: u64, data: &[u8]) {
+        let mut front = self.transport.front();
+        let effect = front.common.write(offset, data);
+        let vectors = front.common.vectors();
+        match effect {
+            Effect::None => {}
+            Effect::Vectors => {
+                self.transport.interrupt().set_vectors(vectors);
+                if front.common.is_driven() {
+                    self.device.messages_changed();
+                }
+            }
+            Effect::Start => {
+                let queues = front.common.queues().to_vec();
+                let setup = Setup { features: front.common.accepted(), queues };
+                if let Err(broken) = self.device.start(&setup) {
+                    log::warn!("A device stops until its driver resets it: {broken}");
+                    let tell = front.common.needs_reset();
+                    drop(front);
+                    self.transport.tell_of_configuration(tell);
+                }
+            }
+            Effect::Reset if self.device.stop() => self.transport.renew(&mut front),
+            Effect::Reset => {}
         }
     }
 
@@ -199,30 +154,31 @@ impl Shared {
     }
 
     fn read_config(&self, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
-        let mut front = lock(&self.front);
+        let mut front = self.transport.front();
         if let Some(target) = Self::through_window(&front, offset, data.len()) {
             drop(front);
             self.read_structure(target, data);
             return Ok(());
         }
-        front.config.set_interrupt_status(lock(&self.interrupt).is_pending());
+        front.config.set_interrupt_status(self.transport.interrupt().is_pending());
         front.config.read(offset, data)
     }
 
     fn write_config(&self, offset: u64, data: &[u8]) -> Result<(), AccessError> {
-        let mut front = lock(&self.front);
+        let mut front = self.transport.front();
         if let Some(target) = Self::through_window(&front, offset, data.len()) {
             drop(front);
             self.write_structure(target, data);
             return Ok(());
         }
+        let before = front.config.msix_enabled();
         let change = front.config.write(offset, data)?;
-        if change.control_changed() {
-            let allowed = change.after.bus_master;
-            lock(&self.work).set_bus_master(allowed);
-            lock(&self.interrupt).disable(change.after.intx_disabled);
-            if allowed {
-                self.bell.ring();
+        let by_messages = front.config.msix_enabled();
+        if change.control_changed() || before != by_messages {
+            self.transport.interrupt().set(change.after.intx_disabled, by_messages);
+            self.device.pause(!change.after.bus_master);
+            if before != by_messages && front.common.is_driven() {
+                self.device.messages_changed();
             }
         }
         Ok(())
@@ -240,7 +196,7 @@ fn check(region: Region, offset: u64, size: usize) -> Result<(), AccessError> {
     if inside { Ok(()) } else { Err(AccessError::OutOfRange { region, offset, size, limit }) }
 }
 
-impl PciFunction for VirtioDisk {
+impl PciFunction for VirtioFunction {
     fn regions(&self) -> RegionTable {
         pci::regions()
     }
@@ -248,84 +204,53 @@ impl PciFunction for VirtioDisk {
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         check(region, offset, data.len())?;
         if region == Region::Bar(BAR) {
-            self.shared.read_structure(offset, data);
+            self.read_structure(offset, data);
             return Ok(());
         }
-        self.shared.read_config(offset, data)
+        self.read_config(offset, data)
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
         check(region, offset, data.len())?;
         if region == Region::Bar(BAR) {
-            self.shared.write_structure(offset, data);
+            self.write_structure(offset, data);
             return Ok(());
         }
-        self.shared.write_config(offset, data)
+        self.write_config(offset, data)
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
-        let DmaMapping { iova, size, backing, .. } = mapping;
-        // Memory that cannot be reached is not there for the queue.
-        let Some(DmaBacking { fd, offset }) = backing else { return Ok(()) };
-        let mut work = lock(&self.shared.work);
-        if work.memory().num_regions() >= MOST_MAPPINGS {
-            return Err(DmaError::TooMany(MOST_MAPPINGS));
-        }
-        let unreachable = |error: String| DmaError::Backing { iova, size, source: io::Error::other(error) };
-        let bytes = usize::try_from(size).map_err(|error| unreachable(error.to_string()))?;
-        let file = File::from(fd);
-        // Memory beyond a file's end can be mapped, and not reached.
-        let length = file.metadata().map_err(|source| DmaError::Backing { iova, size, source })?.len();
-        if offset.checked_add(size).is_none_or(|end| end > length) {
-            return Err(unreachable(format!("the file has {length} bytes")));
-        }
-        let file = FileOffset::new(file, offset);
-        let part = GuestRegionMmap::from_range(GuestAddress(iova), bytes, Some(file))
-            .map_err(|error| unreachable(error.to_string()))?;
-        let memory =
-            work.memory().insert_region(Arc::new(part)).map_err(|_| DmaError::Overlap { iova, size })?;
-        work.set_memory(memory);
+        let mut memory = self.memory();
+        *memory = memory::with(&memory, mapping)?;
+        self.device.set_memory(memory.clone());
         Ok(())
     }
 
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
-        let absent = DmaError::NotMapped { iova, size };
-        let mut work = lock(&self.shared.work);
-        let Some(end) = iova.checked_add(size) else { return Err(absent) };
-        let mut memory = work.memory().clone();
-        let inside: Vec<_> = memory
-            .iter()
-            .filter(|part| part.start_addr().0 < end && iova <= part.last_addr().0)
-            .map(|part| (part.start_addr(), part.len()))
-            .collect();
-        if inside.is_empty() {
-            return Err(absent);
-        }
-        for (start, length) in inside {
-            if start.0 < iova || start.0 + (length - 1) >= end {
-                return Err(DmaError::Invalid { iova, size, why: "a mapping would be split" });
-            }
-            (memory, _) =
-                memory.remove_region(start, length).map_err(|_| DmaError::NotMapped { iova, size })?;
-        }
-        work.set_memory(memory);
+        let mut memory = self.memory();
+        *memory = memory::without(&memory, iova, size)?;
+        self.device.set_memory(memory.clone());
         Ok(())
     }
 
     fn dma_unmap_all(&self) {
-        lock(&self.shared.work).set_memory(GuestMemoryMmap::new());
+        *self.memory() = GuestMemoryMmap::new();
+        self.device.set_memory(GuestMemoryMmap::new());
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
-        lock(&self.shared.interrupt).connect(sink);
+        self.transport.interrupt().connect(sink);
     }
 
     fn reset(&self) {
-        let mut front = lock(&self.shared.front);
+        let mut front = self.transport.front();
         front.config.reset();
-        self.shared.reset_device(&mut front);
-        lock(&self.shared.work).set_bus_master(false);
-        lock(&self.shared.interrupt).disable(false);
+        front.table.reset();
+        // One that is not done yet begins nothing new before it is.
+        self.device.stop();
+        self.device.pause(true);
+        self.transport.renew(&mut front);
+        self.transport.interrupt().set(false, false);
     }
 
     fn card_use(&self) -> Option<CardUse> {
@@ -346,7 +271,26 @@ impl PciFunction for VirtioDisk {
         None
     }
 
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
+        Some(self)
+    }
+
     fn shared_regions(&self) -> Option<&dyn SharedRegions> {
         None
+    }
+}
+
+impl QueueEvents for VirtioFunction {
+    fn signalled_writes(&self) -> io::Result<Vec<SignalledWrite>> {
+        let writes = (0u16..).zip(self.transport.kicks()).map(|(value, kick)| {
+            let (region, offset) = (Region::Bar(BAR), pci::notify_place(value));
+            Ok(SignalledWrite { region, offset, value, event: kick.try_clone()? })
+        });
+        writes.collect()
+    }
+
+    fn connect_messages(&self, events: Vec<EventFd>) {
+        self.transport.interrupt().connect_messages(events);
+        self.device.messages_changed();
     }
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
-use super::{Disk, VirtioDisk, pci};
+use super::{Disk, VirtioFunction, disk_function, pci};
 use gpuvmk_pci::mapping::create_memory_file;
 use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, header};
 
 const MEMORY: u64 = 1 << 20;
 const MEMORY_BYTES: usize = 1 << 20;
-const BAR: Region = Region::Bar(pci::BAR);
+pub(super) const BAR: Region = Region::Bar(pci::BAR);
 const ISR: u64 = pci::STRUCTURE;
 const DEVICE: u64 = 2 * pci::STRUCTURE;
 const NOTIFY: u64 = 3 * pci::STRUCTURE;
@@ -22,22 +22,24 @@ const STATUS: u64 = 20;
 const NEEDS_RESET: u8 = 1 << 6;
 /// Rings, and what requests need.
 const ENTRIES: u16 = 16;
-const TABLE: u64 = 0x1000;
+pub(super) const TABLE: u64 = 0x1000;
 const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x3000;
-const HEADER: u64 = 0x4000;
-const OUTCOME: u64 = 0x4100;
+pub(super) const USED: u64 = 0x3000;
+pub(super) const HEADER: u64 = 0x4000;
+pub(super) const OUTCOME: u64 = 0x4100;
 const DATA: u64 = 0x1_0000;
 /// Requests.
-const IN: u32 = 0;
+pub(super) const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
+const ZERO: u32 = 13;
 /// Version 1, and what makes writes permanent.
-const FEATURES: u64 = 1 << 32 | 1 << 9;
+pub(super) const FEATURES: u64 = 1 << 32 | 1 << 9;
 
 #[derive(Default)]
-struct Line(AtomicBool);
+pub(super) struct Line(pub(super) AtomicBool);
 
 impl InterruptSink for Line {
     fn set_intx(&self, asserted: bool) {
@@ -49,27 +51,29 @@ impl InterruptSink for Line {
     fn message_sent(&self, _vector: u16) {}
 }
 
-struct Rig {
-    disk: VirtioDisk,
-    memory: GuestMemoryMmap,
+pub(super) struct Rig {
+    pub(super) disk: VirtioFunction,
+    pub(super) memory: GuestMemoryMmap,
     file: OwnedFd,
-    line: Arc<Line>,
+    pub(super) line: Arc<Line>,
     image: tempfile::NamedTempFile,
     asked: u16,
+    /// The device is not told of requests.
+    pub(super) quiet: bool,
 }
 
 impl Rig {
     /// A disk of 64 sectors, each full of its number, and a driver that has begun.
-    fn new(read_only: bool) -> Self {
+    pub(super) fn new(read_only: bool) -> Self {
         let image = tempfile::NamedTempFile::new().unwrap();
         let contents: Vec<_> = (0..64).flat_map(|sector| [sector; 512]).collect();
         std::fs::write(image.path(), contents).unwrap();
         let file = create_memory_file(c"virtio-test", MEMORY).unwrap();
         let seen = FileOffset::new(file.try_clone().unwrap().into(), 0);
         let ranges = [(GuestAddress(0), MEMORY_BYTES, Some(seen))];
-        let disk = VirtioDisk::new(Disk::open(image.path(), read_only).unwrap()).unwrap();
+        let disk = disk_function(Disk::open(image.path(), read_only).unwrap(), 2).unwrap();
         let memory = GuestMemoryMmap::from_ranges_with_files(ranges).unwrap();
-        let rig = Self { disk, memory, file, line: Arc::default(), image, asked: 0 };
+        let rig = Self { disk, memory, file, line: Arc::default(), image, asked: 0, quiet: false };
         rig.disk.dma_map(rig.mapping(0, MEMORY)).unwrap();
         rig.disk.connect_interrupts(Some(rig.line.clone()));
         let command = header::COMMAND_MEMORY | 1 << 2;
@@ -82,7 +86,7 @@ impl Rig {
         DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }), owner: None }
     }
 
-    fn write(&self, offset: u64, data: &[u8]) {
+    pub(super) fn write(&self, offset: u64, data: &[u8]) {
         self.disk.write(BAR, offset, data).unwrap();
     }
 
@@ -93,7 +97,7 @@ impl Rig {
     }
 
     /// What every driver does first.
-    fn start(&mut self, features: u64, table: u64) -> u8 {
+    pub(super) fn start(&mut self, features: u64, table: u64) -> u8 {
         self.asked = 0;
         self.memory.write_slice(&[0; 0x1000], GuestAddress(AVAILABLE)).unwrap();
         self.memory.write_slice(&[0; 0x1000], GuestAddress(USED)).unwrap();
@@ -116,7 +120,7 @@ impl Rig {
     }
 
     /// Makes a chain of `(address, bytes, writable)` available and says so.
-    fn make_available(&mut self, chain: &[(u64, u32, bool)]) {
+    pub(super) fn make_available(&mut self, chain: &[(u64, u32, bool)]) {
         for (index, (address, size, writable)) in (0u16..).zip(chain) {
             let more = usize::from(index) + 1 < chain.len();
             let flags = u16::from(more) | u16::from(*writable) << 1;
@@ -130,7 +134,9 @@ impl Rig {
         self.memory.write_obj(0u16, GuestAddress(slot)).unwrap();
         self.asked += 1;
         self.memory.store(self.asked, GuestAddress(AVAILABLE + 2), Ordering::Release).unwrap();
-        self.write(NOTIFY, &0u16.to_le_bytes());
+        if !self.quiet {
+            self.write(NOTIFY, &0u16.to_le_bytes());
+        }
     }
 
     /// Carries a request with one buffer out; its outcome, and the bytes that the device says it wrote.
@@ -138,7 +144,7 @@ impl Rig {
         self.memory.write_obj(u64::from(kind), GuestAddress(HEADER)).unwrap();
         self.memory.write_obj(sector, GuestAddress(HEADER + 8)).unwrap();
         self.memory.write_obj(0xffu8, GuestAddress(OUTCOME)).unwrap();
-        let data = (DATA, size, kind != OUT);
+        let data = (DATA, size, !matches!(kind, OUT | DISCARD | ZERO));
         let chain = [(HEADER, 16, false), data, (OUTCOME, 1, true)];
         let without_data = [chain[0], chain[2]];
         self.make_available(if size == 0 { &without_data } else { &chain });
@@ -156,7 +162,7 @@ impl Rig {
     }
 }
 
-fn wait(done: impl Fn() -> bool) {
+pub(super) fn wait(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
@@ -171,16 +177,22 @@ fn driver_finds_all_structures_by_their_capabilities() {
     let mut found = Vec::new();
     while at != 0 {
         let word = |offset| header::dword(&rig.disk, at + offset);
-        assert_eq!(word(0) & 0xff, 9);
-        found.push((word(0) >> 24, word(4) & 0xff, word(8), word(12)));
+        match word(0) & 0xff {
+            0x11 => assert_eq!((word(0) >> 16, word(4), word(8)), (2, 0x4000, 0x5000), "three messages"),
+            id => {
+                assert_eq!(id, 9);
+                found.push((word(0) >> 24, word(4) & 0xff, word(8), word(12)));
+            }
+        }
         at = u64::from(word(0) >> 8 & 0xff);
     }
-    let expected = [(1, 0, 0, 56), (2, 0, 0x3000, 4), (3, 0, 0x1000, 1), (4, 0, 0x2000, 24), (5, 0, 0, 0)];
+    let expected =
+        [(1, 0, 0, 56), (2, 0, 0x3000, 0x200), (3, 0, 0x1000, 1), (4, 0, 0x2000, 0x100), (5, 0, 0, 0)];
     assert_eq!(found, expected);
     let mut sectors = [0; 8];
     rig.disk.read(BAR, DEVICE, &mut sectors).unwrap();
     assert_eq!(u64::from_le_bytes(sectors), 64);
-    assert!(rig.disk.read(BAR, 0x4000, &mut sectors).is_err());
+    assert!(rig.disk.read(BAR, 0x8000, &mut sectors).is_err());
     assert!(rig.disk.read(Region::Bar(1), 0, &mut sectors).is_err());
 }
 
@@ -207,10 +219,41 @@ fn what_is_written_is_in_the_image_and_is_read_again() {
 
     assert_eq!(rig.request(GET_ID, 0, 20), (0, 21));
     assert_eq!(&rig.data(7), b"gpuvmk\0");
-    assert_eq!(rig.request(13, 0, 16), (2, 1), "zeroing is not offered");
+    assert_eq!(rig.request(99, 0, 16), (2, 1), "nobody knows that");
     assert_eq!(rig.request(OUT, 63, 1024), (1, 1));
     assert_eq!(rig.request(OUT, 0, 100), (1, 1));
     assert_eq!(rig.request(IN, u64::MAX, 512), (1, 1));
+}
+
+#[test]
+fn what_is_discarded_or_cleared_reads_as_zeros_and_nothing_beside_it_does() {
+    let mut rig = Rig::new(false);
+    rig.start(FEATURES, TABLE);
+    let mut ask = |kind: u32, ranges: &[(u64, u32, u32)]| {
+        let bytes: Vec<_> = ranges
+            .iter()
+            .flat_map(|(sector, sectors, flags)| {
+                [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
+            })
+            .collect();
+        rig.memory.write_slice(&bytes, GuestAddress(DATA)).unwrap();
+        rig.request(kind, 0, u32::try_from(bytes.len()).unwrap()).0
+    };
+    assert_eq!(ask(DISCARD, &[(8, 8, 0), (24, 8, 0)]), 0);
+    assert_eq!(ask(ZERO, &[(40, 1, 1)]), 0);
+    // Flags that do not exist, ranges beyond the end, too much at once, and what is no range.
+    assert_eq!((ask(DISCARD, &[(0, 1, 1)]), ask(ZERO, &[(0, 1, 2)])), (2, 2));
+    assert_eq!((ask(DISCARD, &[(63, 2, 0)]), ask(DISCARD, &[(u64::MAX, 1, 0)])), (1, 1));
+    assert_eq!((ask(DISCARD, &[(0, u32::MAX, 0)]), ask(DISCARD, &[(0, 0, 0); 17])), (1, 1));
+    assert_eq!((rig.request(DISCARD, 0, 8).0, rig.request(DISCARD, 0, 0).0), (1, 1));
+    let image = std::fs::read(rig.image.path()).unwrap();
+    for (sector, content) in (0u8..).zip(image.chunks(512)) {
+        let cleared = matches!(sector, 8..16 | 24..32 | 40);
+        assert_eq!(content, [if cleared { 0 } else { sector }; 512], "sector {sector}");
+    }
+    let mut rig = Rig::new(true);
+    rig.start(FEATURES, TABLE);
+    assert_eq!((rig.request(DISCARD, 0, 16).0, rig.request(ZERO, 0, 16).0), (1, 1));
 }
 
 #[test]
@@ -343,7 +386,7 @@ fn misdeeds() -> impl Strategy<Value = Vec<Misdeed>> {
             .prop_map(|(at, bytes)| Misdeed::Memory(at, bytes)),
         2 => (0u64..0x40, bytes()).prop_map(|(at, bytes)| Misdeed::Bar(at, bytes)),
         1 => (0u64..0x100, bytes()).prop_map(|(at, bytes)| Misdeed::Config(at, bytes)),
-        1 => (0u64..0x4000, 1usize..=8).prop_map(|(at, size)| Misdeed::Read(at, size)),
+        1 => (0u64..0x8000, 1usize..=8).prop_map(|(at, size)| Misdeed::Read(at, size)),
         3 => Just(Misdeed::Notify),
     ];
     prop::collection::vec(one, 1..40)
@@ -363,7 +406,7 @@ proptest! {
                 Misdeed::Config(at, bytes) => rig.disk.write(Region::Config, at, &bytes).unwrap(),
                 Misdeed::Read(at, size) => {
                     let mut data = vec![0; size];
-                    let inside = at + size as u64 <= 0x4000;
+                    let inside = at + size as u64 <= 0x8000;
                     prop_assert_eq!(rig.disk.read(BAR, at, &mut data).is_ok(), inside);
                 }
                 Misdeed::Notify => rig.write(NOTIFY, &[0, 0]),

@@ -1,12 +1,16 @@
-//! The queue of a device and the thread that serves it, one request at a time.
+//! A queue of a disk and the thread that serves it, one request at a time.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{GuestAddress, GuestMemoryMmap};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::block::{BadChain, Server};
-use super::common::{MAX_QUEUE_SIZE, QueuePlace};
+use super::block::{BadChain, QUEUE_SIZE, Server};
+use super::common::QueuePlace;
 
 /// A driver's violation of the protocol, after which the device cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -41,27 +45,22 @@ pub(super) struct Work {
     server: Server,
     memory: GuestMemoryMmap,
     active: Option<Active>,
-    bus_master: bool,
+    paused: bool,
 }
 
 impl Work {
     pub(super) fn new(server: Server) -> Self {
-        Self { server, memory: GuestMemoryMmap::new(), active: None, bus_master: false }
+        Self { server, memory: GuestMemoryMmap::new(), active: None, paused: true }
     }
 
-    /// The guest's memory.
-    pub(super) const fn memory(&self) -> &GuestMemoryMmap {
-        &self.memory
-    }
-
-    /// It is another from now on.
+    /// The guest's memory is another from now on.
     pub(super) fn set_memory(&mut self, memory: GuestMemoryMmap) {
         self.memory = memory;
     }
 
-    /// Whether the function may reach memory at all.
-    pub(super) const fn set_bus_master(&mut self, bus_master: bool) {
-        self.bus_master = bus_master;
+    /// Whether the function may not reach memory at all.
+    pub(super) const fn pause(&mut self, paused: bool) {
+        self.paused = paused;
     }
 
     /// Leaves the queue alone.
@@ -82,7 +81,7 @@ impl Work {
         }
         let QueuePlace { size, descriptors, available, used, .. } = place;
         let refused = |_| ProtocolError::Place { size, descriptors, available, used };
-        let mut queue = Queue::new(MAX_QUEUE_SIZE)?;
+        let mut queue = Queue::new(QUEUE_SIZE)?;
         queue.try_set_size(size).map_err(refused)?;
         queue.try_set_desc_table_address(GuestAddress(descriptors)).map_err(refused)?;
         queue.try_set_avail_ring_address(GuestAddress(available)).map_err(refused)?;
@@ -106,7 +105,7 @@ impl Work {
     }
 
     fn try_step(&mut self) -> Result<Step, ProtocolError> {
-        let Some(Active { queue, write_through }) = self.active.as_mut().filter(|_| self.bus_master) else {
+        let Some(Active { queue, write_through }) = self.active.as_mut().filter(|_| !self.paused) else {
             return Ok(Step::Idle);
         };
         let memory = &self.memory;
@@ -126,41 +125,58 @@ impl Work {
     }
 }
 
-/// Orders to the thread.
-#[derive(Clone, Copy, Debug, Default)]
-struct Orders {
-    look: bool,
-    end: bool,
+/// epoll's data for what a thread waits for.
+const KICK: u64 = 0;
+const ORDER: u64 = 1;
+
+/// Where a queue's thread waits: for the driver's notifications, and for its own process.
+#[derive(Debug)]
+pub(super) struct Bell {
+    epoll: Epoll,
+    kick: EventFd,
+    order: EventFd,
+    end: AtomicBool,
 }
 
-/// Where the thread waits.
-#[derive(Debug, Default)]
-pub(super) struct WorkSignal(Mutex<Orders>, Condvar);
-
-impl WorkSignal {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Bell {
+    /// With the eventfd by which the driver notifies the queue.
+    pub(super) fn new(kick: &EventFd) -> io::Result<Self> {
+        let (epoll, order) = (Epoll::new()?, EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?);
+        let kick = kick.try_clone()?;
+        for (event, number) in [(&kick, KICK), (&order, ORDER)] {
+            epoll.ctl(ControlOperation::Add, event.as_raw_fd(), EpollEvent::new(EventSet::IN, number))?;
+        }
+        Ok(Self { epoll, kick, order, end: AtomicBool::new(false) })
     }
 
     /// The queue may have something.
     pub(super) fn ring(&self) {
-        self.orders().look = true;
-        self.1.notify_one();
+        // A full counter rings as well.
+        let _ = self.order.write(1);
     }
 
     /// The thread is to end.
     pub(super) fn end(&self) {
-        self.orders().end = true;
-        self.1.notify_one();
+        self.end.store(true, Ordering::Release);
+        self.ring();
     }
 
     /// Waits until the queue may have something; false when it is time to end.
     pub(super) fn wait(&self) -> bool {
-        let mut orders = self.orders();
-        while !orders.look && !orders.end {
-            orders = self.1.wait(orders).unwrap_or_else(PoisonError::into_inner);
+        let mut events = [EpollEvent::default(); 2];
+        match self.epoll.wait(-1, &mut events) {
+            Ok(count) => {
+                for event in events.iter().take(count) {
+                    // Only this thread reads them.
+                    let _ = if event.data() == KICK { self.kick.read() } else { self.order.read() };
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                log::error!("A disk's queue is not heard any more: {error}");
+                return false;
+            }
         }
-        orders.look = false;
-        !orders.end
+        !self.end.load(Ordering::Acquire)
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gpuvmk::frontend::kvm::ShortcutCounts;
 use gpuvmk::pci::{
-    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
-    RegionTable, SharedRegions,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction,
+    QueueEvents, Region, RegionTable, SharedRegions,
 };
 
 use super::{MicroGuest, Operation};
@@ -184,6 +184,10 @@ impl PciFunction for Hand {
     }
 
     fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn queue_events(&self) -> Option<&dyn QueueEvents> {
         None
     }
 
