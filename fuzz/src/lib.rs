@@ -10,6 +10,7 @@
 pub mod aggregator;
 pub mod aggregator_rings;
 pub mod aggregator_wire;
+pub mod back_end;
 mod bench;
 pub mod config;
 pub mod fifo;
@@ -37,6 +38,7 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("aggregator", aggregator::run),
     ("aggregator_rings", aggregator_rings::run),
     ("aggregator_wire", aggregator_wire::run),
+    ("back_end", back_end::run),
     ("config", config::run),
     ("fifo", fifo::run),
     ("gsp", gsp::run),

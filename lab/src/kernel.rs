@@ -96,6 +96,8 @@ pub enum Role {
     Nouveau,
     /// Drive a GPU, with a virtio disk as its root.
     NouveauWithDisk,
+    /// Drive a GPU, with a network card and folders of its host's.
+    NouveauWithNetwork,
     /// Have guests of its own on AMD's virtualisation.
     Host,
     /// The same, with a card that it gives away through VFIO.
@@ -105,15 +107,27 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles: what is kept of a package serves each, so that none is fetched twice.
+    /// Most roles: what is kept of a package serves each, so that none is fetched twice.
     const ALL: [Self; 5] =
         [Self::Nouveau, Self::NouveauWithDisk, Self::Host, Self::CardHost, Self::CardOwner];
+
+    /// What is kept for it, and for which others: its entry of the cache, and its mark.
+    fn kept(self, series: KernelSeries) -> (String, &'static str) {
+        match self {
+            // One test's alone: nobody else's kernels are fetched anew for it.
+            Self::NouveauWithNetwork => {
+                (format!("{}-network", entry(series)), "modules of a network and folders")
+            }
+            _ => (entry(series), KEPT),
+        }
+    }
 
     /// The modules, the most wanted one last.
     const fn modules(self) -> &'static [&'static str] {
         match self {
             Self::Nouveau => &["nouveau"],
             Self::NouveauWithDisk => &["virtio_blk", "ext4", "nouveau"],
+            Self::NouveauWithNetwork => &["virtio_net", "nouveau"],
             Self::Host => &["kvm_amd"],
             Self::CardHost => &["kvm_amd", "vfio_iommu_type1", "vfio_pci"],
             Self::CardOwner => &["vfio_iommu_type1", "vfio_pci", "nouveau"],
@@ -126,6 +140,7 @@ impl Role {
             // Built into some; and ext4 asks the kernel for a checksum by its name.
             Self::NouveauWithDisk => &["virtio_pci", "crc32c_generic"],
             Self::CardOwner => &["virtio_pci"],
+            Self::NouveauWithNetwork => &["virtio_pci", "virtiofs"],
             Self::Nouveau | Self::Host | Self::CardHost => &[],
         }
     }
@@ -135,6 +150,7 @@ impl Role {
         match self {
             Self::Nouveau => "order",
             Self::NouveauWithDisk => "order-disk",
+            Self::NouveauWithNetwork => "order-network",
             Self::Host => "order-host",
             Self::CardHost => "order-card",
             Self::CardOwner => "order-owner",
@@ -187,7 +203,9 @@ impl GuestKernel {
             return Ok((here, Freshness::Newest));
         }
         let lock = cache.lock()?;
-        cache.replace(&lock, entry(series), KEPT, |folder| fetch_packages(apt, series, &there, folder))?;
+        let all = &Role::ALL;
+        cache
+            .replace(&lock, entry(series), KEPT, |folder| fetch_packages(apt, series, &there, all, folder))?;
         Ok((Self::obtain(cache, series)?, Freshness::Replaced { before: here.release }))
     }
 
@@ -198,13 +216,15 @@ impl GuestKernel {
 
     /// The kernel with the modules of a role, from the cache, fetched first if need be.
     pub fn obtain_for(cache: &Cache, series: KernelSeries, role: Role) -> Result<Self> {
-        let name = entry(series);
-        let folder = match cache.entry(&name, Some(KEPT)) {
+        let (name, kept) = role.kept(series);
+        let folder = match cache.entry(&name, Some(kept)) {
             Some(folder) => folder,
             None => {
                 let lock = cache.lock()?;
-                cache.entry_or_build(&lock, &name, KEPT, |folder| {
-                    fetch(cache, series, folder)
+                let alone = [role];
+                let roles: &[Role] = if Role::ALL.contains(&role) { &Role::ALL } else { &alone };
+                cache.entry_or_build(&lock, &name, kept, |folder| {
+                    fetch(cache, series, roles, folder)
                         .with_context(|| format!("Cannot fetch the guest kernel {series}"))
                 })?
             }
@@ -226,7 +246,7 @@ fn entry(series: KernelSeries) -> String {
     format!("kernel-{series}")
 }
 
-fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
+fn fetch(cache: &Cache, series: KernelSeries, roles: &[Role], folder: &Path) -> Result<()> {
     let apt = Apt::set_up(cache)?;
     let names = apt.names(Packages::PATTERN)?;
     let packages = match Packages::choose(series, &names) {
@@ -242,10 +262,16 @@ fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
             newest
         }
     };
-    fetch_packages(&apt, series, &packages, folder)
+    fetch_packages(&apt, series, &packages, roles, folder)
 }
 
-fn fetch_packages(apt: &Apt, series: KernelSeries, packages: &Packages, folder: &Path) -> Result<()> {
+fn fetch_packages(
+    apt: &Apt,
+    series: KernelSeries,
+    packages: &Packages,
+    roles: &[Role],
+    folder: &Path,
+) -> Result<()> {
     eprintln!("gpuvmk: fetching the guest kernel {series}: {} (70 to 170 MB)", packages.version());
     let names: Vec<&str> = packages.names().iter().map(String::as_str).collect();
     let downloads = folder.join("download");
@@ -263,7 +289,7 @@ fn fetch_packages(apt: &Apt, series: KernelSeries, packages: &Packages, folder: 
 
     let kept = folder.join("modules");
     fs::create_dir_all(&kept)?;
-    for role in Role::ALL {
+    for role in roles {
         let mut order = String::new();
         for module in modules::closure(&tree, role.modules(), role.optional())? {
             let name = format!("{}.ko", module.name);

@@ -14,6 +14,7 @@
 
 pub mod apt;
 pub mod archive;
+pub mod back_ends;
 pub mod cache;
 pub mod chip;
 pub mod chromium;

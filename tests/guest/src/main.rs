@@ -17,6 +17,7 @@ mod drm;
 mod engine;
 mod init;
 mod kmsg;
+mod net;
 mod pattern;
 mod programs;
 mod push;

@@ -26,6 +26,7 @@ mod host;
 mod hotplug;
 mod load;
 mod mapping;
+mod network;
 mod nvidia;
 mod nvk;
 mod patterns;
@@ -55,7 +56,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 42] = [
+const PROGRAMS: [(&str, Program); 43] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -96,6 +97,7 @@ const PROGRAMS: [(&str, Program); 42] = [
     ("takeover", takeover::run),
     ("host", host::run),
     ("debian", debian::run),
+    ("network", network::run),
     ("smi", nvidia::smi),
     ("cuda", nvidia::cuda),
 ];
@@ -104,7 +106,17 @@ const PROGRAMS: [(&str, Program); 42] = [
 pub fn runs_once(program: &str) -> bool {
     matches!(
         program,
-        "reload" | "plug" | "sleep" | "host" | "card" | "takeover" | "debian" | "smi" | "cuda" | "console"
+        "reload"
+            | "plug"
+            | "sleep"
+            | "host"
+            | "card"
+            | "takeover"
+            | "debian"
+            | "network"
+            | "smi"
+            | "cuda"
+            | "console"
     )
 }
 

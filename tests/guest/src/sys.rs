@@ -22,6 +22,21 @@ pub fn mount(kind: &str, source: &str, place: &str) -> Result<()> {
     check(unsafe { libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) })
 }
 
+/// Shows the folder `from` with all that is mounted below it at `place` too.
+pub fn bind(from: &str, place: &str) -> Result<()> {
+    let (from, place, none) = (c_string(from)?, c_string(place)?, std::ptr::null());
+    let flags = libc::MS_BIND | libc::MS_REC;
+    // SAFETY: both strings end in zero and live over the call; a bind has no kind and no data.
+    check(unsafe { libc::mount(from.as_ptr(), place.as_ptr(), none, flags, none.cast()) })
+}
+
+/// Takes away what is mounted at `place`.
+pub fn unmount(place: &str) -> Result<()> {
+    let place = c_string(place)?;
+    // SAFETY: the string ends in zero and lives over the call.
+    check(unsafe { libc::umount2(place.as_ptr(), 0) })
+}
+
 /// Makes what is mounted at `place` the root of this process, and of all that it starts.
 pub fn enter_root(place: &str) -> Result<()> {
     std::env::set_current_dir(place)?;

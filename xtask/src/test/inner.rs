@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::back_ends;
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::chip::{Chip, GuestChip as _};
 use gpuvmk_lab::debian_disk;
@@ -73,7 +74,13 @@ pub struct Task {
     pub micro: bool,
     /// The outer kernel is one with iommufd.
     pub own_kernel: bool,
+    /// It has a network by passt and a folder by virtiofsd.
+    pub network: bool,
 }
+
+/// Seconds that a program inside may take, and the one with a network, which looks at many files.
+const PROGRAM_S: u32 = 120;
+const NETWORK_S: u32 = 300;
 
 /// A word for kernels on emulated processors. Each trapped access takes long there, and others have the
 /// processor meanwhile: nouveau, which makes tens of thousands of them in one go, is not stuck after 20 s.
@@ -97,6 +104,7 @@ impl Task {
             traced: false,
             micro: false,
             own_kernel: false,
+            network: false,
         }
     }
 
@@ -107,22 +115,23 @@ impl Task {
     /// The inner kernel's command line.
     fn words(&self) -> String {
         format!(
-            "console=ttyS0 panic=-1 loglevel=7 {}{SLOW} gpuvmk.run={} gpuvmk.reboots={} gpuvmk.limit=120",
+            "console=ttyS0 panic=-1 loglevel=7 {}{SLOW} gpuvmk.run={} gpuvmk.reboots={} gpuvmk.limit={}",
             if self.has_disk() { "gpuvmk.root=/dev/vda " } else { "" },
             self.programs.join("+"),
-            self.reboots
+            self.reboots,
+            if self.network { NETWORK_S } else { PROGRAM_S }
         )
     }
 
     /// The outer machine's program.
     fn host_call(&self) -> String {
-        let Self { vms, cpus, card, whole, front, .. } = self;
+        let Self { vms, cpus, card, whole, front, network, .. } = self;
         let resets = self.reboots > 0;
         let marks = if self.has_disk() { MARKS } else { 0 };
         let interface = if self.own_kernel { "Cdev" } else { "Group" };
         let again = self.whole && self.traced;
         format!(
-            "host:vms={vms}:cpus={cpus}:card={card}:interface={interface}:whole={whole}:front={front}:again={again}:reboot={resets}:stop={resets}:marks={marks}"
+            "host:vms={vms}:cpus={cpus}:card={card}:interface={interface}:whole={whole}:front={front}:again={again}:reboot={resets}:stop={resets}:marks={marks}:network={network}"
         )
     }
 
@@ -175,7 +184,11 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let Task { name, chip, kernel, .. } = task.clone();
     let cache = Cache::open()?;
     let init = guest_build::obtain(&cache)?;
-    let (role, label) = if task.has_disk() { (Role::NouveauWithDisk, "-disk") } else { (Role::Nouveau, "") };
+    let (role, label) = match task {
+        _ if task.has_disk() => (Role::NouveauWithDisk, "-disk"),
+        Task { network: true, .. } => (Role::NouveauWithNetwork, "-network"),
+        _ => (Role::Nouveau, ""),
+    };
     let inner = GuestKernel::obtain_for(&cache, kernel, role)?;
     let firmware = Firmware::for_kernel(kernel);
     let label = format!("{}{label}", firmware.label());
@@ -184,6 +197,9 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let mut files = inner_files(task, gpuvmk, &inner.image, &image)?;
     if task.has_disk() {
         files.push(file("disk.raw", read(&debian_disk::obtain(&cache)?)?));
+    }
+    if task.network {
+        files.extend(back_ends::files(&cache)?);
     }
     if let Some(programs) = task.compare {
         let trace = trace_under_qemu(task, programs, gpuvmk, logs, &inner)?;

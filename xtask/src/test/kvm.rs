@@ -27,8 +27,9 @@ pub enum Part {
 }
 
 /// Everything that there is for a chip, one that resets its machine while a second processor runs and is
-/// stopped by a signal when it boots once more, one whose accesses are compared, and two at once.
-fn tasks() -> [Task; 5] {
+/// stopped by a signal when it boots once more, one whose accesses are compared, two at once, and one with a
+/// network and a folder.
+fn tasks() -> [Task; 6] {
     let of = |name: &str, chip: Chip, programs: &[&'static str]| {
         Task::new(&format!("{chip}{name}").to_lowercase(), chip, &[&[DEBIAN], programs].concat())
     };
@@ -36,7 +37,8 @@ fn tasks() -> [Task; 5] {
     let resets = Task { cpus: 2, reboots: 1, ..of("-reset", Chip::GF100, &["probe", "copy"]) };
     let compared = Task { compare: Some(PROBE), ..of("-trace", Chip::GF100, PROBE) };
     let two = Task { vms: 2, ..Task::new("gf100-two", Chip::GF100, &["probe", "copy"]) };
-    [full(Chip::GF100), full(Chip::GH100), resets, compared, two]
+    let network = Task { network: true, ..Task::new("network", Chip::GF100, &["network:small=1000"]) };
+    [full(Chip::GF100), full(Chip::GH100), resets, compared, two, network]
 }
 
 /// What guests do whose traces are compared.
@@ -69,7 +71,8 @@ fn micro() -> Result<bool> {
         "This host has no /dev/kvm: micro guests need KVM (any kind of it will do, PVM too); nested-kvm alone does not"
     );
     let status = Command::new(env!("CARGO"))
-        .args(["test", "--quiet", "--package", "gpuvmk", "--test", "kvm_micro", "--test", "kvm_windows"])
+        .args(["test", "--quiet", "--package", "gpuvmk"])
+        .args(["--test", "kvm_micro", "--test", "kvm_windows", "--test", "kvm_queues"])
         .stdout(Stdio::from(std::io::stderr()))
         .status()
         .context("Cannot run cargo")?;

@@ -6,6 +6,7 @@
 //! inner guest's kernel, initramfs and disk.
 
 mod inner;
+mod network;
 mod qemu;
 
 use std::fs::{self, File};
@@ -55,9 +56,13 @@ const STOP: Duration = Duration::from_secs(10);
 /// whether it is the only guest's alone, without an aggregator, and `front`, what runs that one; `again`,
 /// whether an aggregator is to bring it up afterwards by the trace; `trap`, whether all of their accesses are
 /// trapped; `reboot`, whether they may reset their machines; `marks`, how many blocks of the disk must have
-/// been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
+/// been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal;
+/// `network`, whether they have one, and a folder.
 pub fn run(options: &Options) -> Result<Figures> {
     let vms: usize = options.get("vms", 1)?;
+    if options.get("network", false)? {
+        network::prepare()?;
+    }
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
     let bound = options.get("card", false)?.then(bind).transpose()?;
     complete_configs(bound.as_deref())?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{CONFIGS, DISK, FOLDER, START, STOP, gpuvmk, log_of, print_log, qemu, wait};
+use super::{CONFIGS, DISK, FOLDER, START, STOP, gpuvmk, log_of, network, print_log, qemu, wait};
 use crate::programs::Options;
 
 const CONSOLE: &str = "/dev/console";
@@ -100,6 +100,9 @@ pub fn command(number: usize, front: Front, options: &Options) -> Result<Command
     vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory]);
     if Path::new(DISK).exists() {
         vmm.args(["--disk", DISK]);
+    }
+    if options.get("network", false)? {
+        network::give(&mut vmm);
     }
     vmm.args(options.get("trap", false)?.then_some("--trap-all"));
     // A kernel that panics resets its machine.
