@@ -1,6 +1,7 @@
 //! Twins of the room of execution: one as the compiler makes it for every processor of an architecture, one
-//! for those with AVX2 and FMA. Those with AVX-512 have the commonest instructions of their own, too. All are
-//! made of the same source: they differ in speed alone.
+//! for those with AVX2 and FMA. Both are made of the same source: they differ in speed alone.
+//!
+//! One with AVX-512 was slower: what a comparison gives for each lane was gathered bit by bit.
 
 #![allow(unsafe_code, reason = "code for a processor's features is called where the processor was asked")]
 
@@ -20,9 +21,6 @@ enum Made {
     /// For one with AVX2 and FMA. Only [`Twin::of_host`] makes it.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// For one with AVX-512 besides. Only [`Twin::of_host`] makes it.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
 }
 
 impl Twin {
@@ -34,7 +32,7 @@ impl Twin {
     pub fn of_host() -> Self {
         #[cfg(target_arch = "x86_64")]
         if avx2::is_there() {
-            return Self(if avx512::is_there() { Made::Avx512 } else { Made::Avx2 });
+            return Self(Made::Avx2);
         }
         Self::PLAIN
     }
@@ -44,8 +42,7 @@ impl Twin {
     pub fn all() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
         if avx2::is_there() {
-            let both = [Self::PLAIN, Self(Made::Avx2)];
-            return both.into_iter().chain(avx512::is_there().then_some(Self(Made::Avx512))).collect();
+            return vec![Self::PLAIN, Self(Made::Avx2)];
         }
         vec![Self::PLAIN]
     }
@@ -91,9 +88,6 @@ impl Twin {
             // SAFETY: the processor has the features that both functions are made for: a twin of this kind
             // comes from `of_host` alone, which asked it.
             Made::Avx2 => unsafe { avx2::run(warp, context, page, base, left, with_avx2) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Made::Avx512 => unsafe { avx2::run(warp, context, page, base, left, with_avx512) },
         }
     }
 }
@@ -120,19 +114,6 @@ fn with_avx2(
 ) -> Result<u32, Cause> {
     // SAFETY: twins that have asked the processor for these features alone are given this function.
     unsafe { avx2::quickly(warp, context, page, base, most) }
-}
-
-/// The same, with AVX-512.
-#[cfg(target_arch = "x86_64")]
-fn with_avx512(
-    warp: &mut Warp,
-    context: &mut Context<'_>,
-    page: &Page,
-    base: u64,
-    most: u32,
-) -> Result<u32, Cause> {
-    // SAFETY: as above.
-    unsafe { avx512::quickly(warp, context, page, base, most) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -162,30 +143,6 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    pub(super) fn quickly(
-        warp: &mut Warp,
-        context: &mut Context<'_>,
-        page: &Page,
-        base: u64,
-        most: u32,
-    ) -> Result<u32, Cause> {
-        quick_run(warp, context, page, base, most)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use super::{Cause, Context, Page, Warp, quick_run};
-
-    /// Whether the processor has the features of [`quickly`] besides those of [`super::avx2::run`].
-    pub(super) fn is_there() -> bool {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-    }
-
-    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn quickly(
         warp: &mut Warp,
         context: &mut Context<'_>,
