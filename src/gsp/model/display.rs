@@ -25,6 +25,9 @@ pub trait DisplayEngine: std::fmt::Debug + Send + Sync {
     /// Where the objects of channels are; none: nowhere.
     fn set_instance_memory(&self, memory: Option<InstanceMemory>);
 
+    /// What [`Self::set_instance_memory`] set last.
+    fn instance_memory(&self) -> Option<InstanceMemory>;
+
     /// A driver has a channel. Methods of an earlier one of that name are forgotten.
     fn open(&self, channel: DisplayChannel);
 
@@ -91,6 +94,11 @@ impl Display {
     /// Its output, which is head 0's, and the monitor there.
     pub(super) fn monitor(&self) -> Monitor {
         Monitor { outputs: 1, edid: self.engine.as_ref().and_then(|engine| engine.edid()) }
+    }
+
+    /// Where channels' objects are.
+    pub(super) fn instance_memory(&self) -> Option<InstanceMemory> {
+        self.engine.as_ref().and_then(|engine| engine.instance_memory())
     }
 
     /// Notes where channels' objects are.

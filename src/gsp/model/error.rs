@@ -59,7 +59,7 @@ pub enum SavedError {
     #[error("there is no state of a GSP in that memory")]
     NoState,
     /// It is of another version of gpuvmk.
-    #[error("it has version {0} of the encoding, not 2")]
+    #[error("it has version {0} of the encoding, not 3")]
     Version(u32),
     /// It was changed or lost.
     #[error("its checksum is wrong")]

@@ -100,6 +100,11 @@ impl Display {
         self.instance = memory;
     }
 
+    /// What [`Self::set_instance_memory`] set last.
+    pub const fn instance_memory(&self) -> Option<InstanceMemory> {
+        self.instance
+    }
+
     /// A driver has a channel.
     pub fn open(&mut self, channel: DisplayChannel) {
         let DisplayChannel { name, buffer, offset } = channel;

@@ -9,7 +9,7 @@ use crate::model::error::SavedError;
 /// `GPUVMKSR`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GPUVMKSR");
 /// Changes with what follows the header.
-const VERSION: u32 = 2;
+pub(in crate::model) const VERSION: u32 = 3;
 /// Magic, version, 0, length and checksum of what follows.
 pub(super) const HEADER: usize = 32;
 

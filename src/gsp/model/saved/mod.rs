@@ -16,6 +16,7 @@ mod objects;
 mod rings;
 
 use crate::abi;
+use crate::abi::values::InstanceMemory;
 use crate::model::config::GspConfig;
 use crate::model::effect::Effect;
 use crate::model::error::SavedError;
@@ -84,6 +85,10 @@ pub(super) fn save(rm: &Rm, back: &dyn GspBackend, spot: Spot, address: u64) -> 
     let bar1 = bar1_root(&rm.config);
     back.read_memory(bar1, &mut root).map_err(|_| SavedError::NoMemory(bar1.address))?;
     root.into_iter().for_each(|byte| to.u8(byte));
+    // A driver says where its display's objects are when it makes the display, and not after a sleep.
+    let display = rm.display.instance_memory();
+    to.u64(display.map_or(0, |memory| memory.address));
+    to.u64(display.map_or(0, |memory| memory.size));
     objects::write(rm, back, &mut to);
     let whole = to.finish();
     let sum = whole.get(HEADER..).map_or(0, checksum);
@@ -128,12 +133,17 @@ pub(super) fn restore(rm: &mut Rm, back: &dyn GspBackend, state: &State) -> Resu
     for byte in &mut root {
         *byte = from.u8()?;
     }
+    let display = InstanceMemory { address: from.u64()?, size: from.u64()? };
     objects::read(rm, back, &mut from)?;
     if !from.is_empty() {
         return Err(SavedError::Rest);
     }
     let bar1 = bar1_root(&rm.config);
     back.write_memory(bar1, &root).map_err(|_| SavedError::NoMemory(bar1.address))?;
+    if display.size != 0 {
+        let said = rm.display.set_instance_memory(&rm.config, Some(display));
+        said.map_err(|_| SavedError::Meaningless("the display's instance memory"))?;
+    }
     rm.bar2_entry = bar2_entry;
     rm.effects.push(Effect::Bar2Root(bar2_entry));
     Ok(queues)

@@ -31,7 +31,7 @@ struct Told {
 }
 
 #[derive(Debug, Default)]
-struct Engine {
+pub(super) struct Engine {
     told: Mutex<Told>,
     is_unplugged: Mutex<bool>,
 }
@@ -45,6 +45,10 @@ impl DisplayEngine for Engine {
         self.told.lock().unwrap().instance = memory;
     }
 
+    fn instance_memory(&self) -> Option<InstanceMemory> {
+        self.told.lock().unwrap().instance
+    }
+
     fn open(&self, channel: DisplayChannel) {
         self.told.lock().unwrap().opened.push(channel);
     }
@@ -54,16 +58,22 @@ impl DisplayEngine for Engine {
     }
 }
 
-fn with_head() -> GspConfig {
+pub(super) fn with_head() -> GspConfig {
     GspConfig { hal: &AD104, has_head: true, ..config() }
 }
 
-/// A driver with the objects by which it asks about its display.
-fn driver() -> (Driver, Arc<Engine>) {
+/// A driver that has booted firmware of a chip with a head.
+pub(super) fn booted() -> (Driver, Arc<Engine>) {
     let mut driver = Driver::new(with_head());
     let engine = Arc::new(Engine::default());
     driver.gsp.set_display(engine.clone());
     driver.boot(super::driver::LIBOS).unwrap();
+    (driver, engine)
+}
+
+/// A driver with the objects by which it asks about its display.
+fn driver() -> (Driver, Arc<Engine>) {
+    let (mut driver, engine) = booted();
     driver.poll();
     client(&mut driver, CLIENT, true);
     assert_eq!(driver.alloc(CLIENT, DEVICE, COMMON, 0x0073, &[]), 0);
@@ -103,7 +113,7 @@ fn numbers() -> Numbers {
     }
 }
 
-fn instance_memory(driver: &mut Driver, address: u64, size: u64, space: u32) -> u32 {
+pub(super) fn instance_memory(driver: &mut Driver, address: u64, size: u64, space: u32) -> u32 {
     let mut raw = [address.to_le_bytes(), size.to_le_bytes()].concat();
     raw.extend(words(&[space, 2]));
     driver.control(INTERNAL, INTERNAL_SUBDEVICE, 0x2080_0a49, &raw).0

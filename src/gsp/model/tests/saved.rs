@@ -1,12 +1,18 @@
 //! Suspensions with a reset behind them: what is kept in the guest's memory is taken by another GSP, and by
 //! none if it is not what a driver could have made.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, static_info, words};
+use super::heads::{self, Engine};
 use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start};
-use crate::model::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
+use crate::abi::values::InstanceMemory;
+use crate::model::{
+    BootError, DisplayEngine as _, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError,
+};
 use gpuvmk_backend::FlushScope;
 use gpuvmk_backend::testing::BackCall;
 use gpuvmk_chip::addr::{Chid, GuestChannel};
@@ -31,6 +37,9 @@ const RING: u64 = 0x20_0000;
 const RING_VA: u64 = 0x1_1ff0;
 const USERD: u64 = 0x2_0000;
 const BAR2_ENTRY: u64 = 0x7_7002;
+
+/// Where a display's objects are.
+const OBJECTS: InstanceMemory = InstanceMemory { address: 0x1f_0000, size: 0x1_0000 };
 
 /// Pages of what is handed over lie apart, the last one first.
 fn page(index: u64) -> u64 {
@@ -366,6 +375,40 @@ pub fn boot_from_the_start_is_possible_after_a_refusal() {
     assert_eq!(driver.boot(super::driver::LIBOS), Ok(()));
 
     assert_eq!(driver.gsp.objects(), 3);
+}
+
+/// A driver of a chip with a head has lost power; what is kept was changed. The engine that it finds, and how
+/// its firmware begins.
+fn display_after(change: impl FnOnce(&mut Vec<u8>)) -> (Arc<Engine>, Result<(), BootError>) {
+    let (mut driver, _) = heads::booted();
+    assert_eq!(heads::instance_memory(&mut driver, OBJECTS.address, OBJECTS.size, 2), 0);
+    provide(&driver);
+    suspend(&mut driver);
+    lose_power(&mut driver);
+    driver.gsp = Gsp::new(heads::with_head());
+    let engine = Arc::new(Engine::default());
+    driver.gsp.set_display(engine.clone());
+    let mut kept = state(&driver);
+    change(&mut kept);
+    seal(&mut kept);
+    put_state(&driver, &kept);
+    let resumed = resume(&mut driver);
+    (engine, resumed)
+}
+
+#[test]
+fn display_finds_its_objects_where_the_driver_has_said_before_the_sleep() {
+    let (engine, resumed) = display_after(|_| {});
+    assert_eq!((engine.instance_memory(), resumed), (Some(OBJECTS), Ok(())));
+
+    let wild = |state: &mut Vec<u8>| {
+        let at = OBJECTS.address.to_le_bytes();
+        let at = state.windows(8).position(|bytes| bytes == at).unwrap();
+        poke(state, at, &u64::MAX.to_le_bytes());
+    };
+    let (engine, resumed) = display_after(wild);
+    let refused = BootError::Saved(SavedError::Meaningless("the display's instance memory"));
+    assert_eq!((engine.instance_memory(), resumed), (None, Err(refused)));
 }
 
 proptest! {

@@ -25,6 +25,10 @@ impl DisplayEngine for HeadUnit {
         locked(&self.0).set_instance_memory(memory);
     }
 
+    fn instance_memory(&self) -> Option<InstanceMemory> {
+        locked(&self.0).instance_memory()
+    }
+
     fn open(&self, channel: DisplayChannel) {
         locked(&self.0).open(channel);
     }
