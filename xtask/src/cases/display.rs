@@ -20,6 +20,8 @@ const EVERYTHING: &[&str] = &[
 ];
 /// Text before and after devices were suspended, and a mode and a cursor after that.
 const SUSPENDED: &[&str] = &["console", "suspend", "console:say=awake", "patterns:what=cursor"];
+/// The same over a sleep of the whole machine (S3), in which the chip loses all that it knows.
+const SLEPT: &[&str] = &["console", "suspend:sleep=deep", "console:say=awake", "patterns:what=cursor"];
 /// Other monitors, and none, while the driver works.
 const PLUGGED: &[&str] = &["console", "hotplug", "console:say=again"];
 /// Two guests' pictures at once.
@@ -53,6 +55,7 @@ pub fn cases() -> Vec<Case> {
         looked("6.12", true, vec![guest("vm1", old, EVERYTHING)]),
         looked("newest", true, vec![guest("vm1", newest, EVERYTHING)]),
         looked("suspended", true, vec![guest("vm1", old, SUSPENDED)]),
+        looked("slept", true, vec![guest("vm1", newest, SLEPT)]),
         looked("plugged-6.12", true, vec![guest("vm1", old, PLUGGED)]),
         looked("plugged-newest", true, vec![guest("vm1", newest, PLUGGED)]),
         looked("two-guests", true, vec![guest("vm1", old, ONE), guest("vm2", newest, OTHER)]),
