@@ -4,11 +4,12 @@
 mod code;
 mod costs;
 mod native;
+mod sharing;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use gpuvmk_gpu::rm::HostPaths;
+use gpuvmk_gpu::rm::{HostPaths, Timeslice};
 use gpuvmk_papers::{Gpu, Measured, PROGRAMS, Size, SoftGpu, measure, median};
 use serde_json::{Map, Value, json};
 
@@ -32,22 +33,46 @@ pub(crate) struct Options {
     /// How often each program's kernels run
     #[arg(long, default_value_t = 9)]
     times: usize,
+    /// Instead of the table: what so many clients get done at once beside one, such as 1,2,4
+    #[arg(long, value_delimiter = ',', value_name = "CLIENTS", conflicts_with_all = ["small", "soft"])]
+    sharing: Vec<usize>,
+    /// With `--sharing`: how long each client has the GPU while others wait, in microseconds
+    #[arg(long, value_name = "MICROS", value_parser = timeslice, requires = "sharing")]
+    timeslice: Option<Timeslice>,
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
+}
+
+fn timeslice(text: &str) -> Result<Timeslice, String> {
+    let (shortest, longest) = Timeslice::RANGE;
+    let slice = text.parse().ok().and_then(Timeslice::new);
+    slice.ok_or_else(|| format!("a whole number of microseconds from {shortest} to {longest} is allowed"))
 }
 
 /// Runs the table. What is printed, and whether all was right.
 pub(crate) fn run(options: &Options) -> Result<(String, bool)> {
     let mut report = Map::new();
     let mut failed = Vec::new();
-    if options.soft {
+    if !options.sharing.is_empty() {
+        let timeslice = options.timeslice.unwrap_or_default();
+        report.insert("timeslice_us".into(), timeslice.micros().into());
+        match sharing::measure(options.gpu.as_deref(), options.uid, timeslice, &options.sharing) {
+            Ok(found) => drop(report.insert("sharing".into(), found)),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    } else if options.soft {
         report.insert("gpu".into(), "software".into());
         let table = table(&mut SoftGpu::new()?, Size::Small, options.times, &mut failed);
         report.insert("table".into(), table);
     } else {
         let size = if options.small { Size::Small } else { Size::Full };
-        let mut gpu = NativeGpu::open(&HostPaths::of_host(), options.gpu.as_deref(), options.uid)?;
+        let mut gpu = NativeGpu::open(
+            &HostPaths::of_host(),
+            options.gpu.as_deref(),
+            options.uid,
+            Timeslice::default(),
+        )?;
         report.insert("gpu".into(), gpu.name.clone().into());
         report.insert("driver".into(), gpu.driver.clone().into());
         let table = table(&mut gpu, size, options.times, &mut failed);
@@ -127,7 +152,16 @@ mod tests {
 
     #[test]
     fn whole_table_runs_without_a_card() {
-        let options = Options { gpu: None, uid: None, small: true, soft: true, times: 1, json: true };
+        let options = Options {
+            gpu: None,
+            uid: None,
+            small: true,
+            soft: true,
+            times: 1,
+            sharing: vec![],
+            timeslice: None,
+            json: true,
+        };
         let (text, ok) = run(&options).unwrap();
         let report: Value = serde_json::from_str(text.trim()).unwrap();
         assert!(ok && report["failed"] == json!([]), "{text}");

@@ -13,8 +13,8 @@ use crate::tenant::{PARTITION, Tenant, WINDOW_PATTERN, wrong};
 use gpuvmk_chip::addr::HostVram;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::GpuDriver;
-use gpuvmk_gpu::rm::RmConfig;
 use gpuvmk_gpu::rm::raw::{Kernel, open_driver};
+use gpuvmk_gpu::rm::{RmConfig, Timeslice};
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 
 pub(crate) fn rehearse(
@@ -27,6 +27,7 @@ pub(crate) fn rehearse(
         vram: 2 * PARTITION,
         chip: None,
         uid: None,
+        timeslice: Timeslice::default(),
         paths: config.paths.clone(),
     };
     let start = Instant::now();

@@ -17,7 +17,7 @@ use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::{Chip, Face};
 use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rm::{HostPaths, RmConfig, TakenGpu};
+use crate::gpu::rm::{HostPaths, RmConfig, TakenGpu, Timeslice};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::host::service_manager::Manager;
 use crate::host::socket_path::SocketSpec;
@@ -77,8 +77,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         // Who takes a real GPU becomes another user and looks around in the system first. Then it starts
         // threads.
-        Backend::Rm { device, chip, vram, uid } => {
-            let taken = nvidia(device, vram, chip, uid)?;
+        Backend::Rm { device, chip, vram, uid, timeslice } => {
+            let taken = nvidia(device, vram, chip, uid, timeslice)?;
             confine()?;
             let driver = taken.start().context("Cannot take the GPU")?;
             (Box::new(driver) as Box<dyn GpuDriver>, None)
@@ -185,10 +185,16 @@ fn software(chip: Chip, vram: u64, preemption: Preemption, workers: Workers) -> 
 }
 
 /// Takes a GPU that NVIDIA's driver has.
-fn nvidia(device: Option<PciAddress>, vram: u64, chip: Option<Chip>, uid: u32) -> anyhow::Result<TakenGpu> {
+fn nvidia(
+    device: Option<PciAddress>,
+    vram: u64,
+    chip: Option<Chip>,
+    uid: u32,
+    timeslice: Timeslice,
+) -> anyhow::Result<TakenGpu> {
     let gpu = device.map(|address| address.to_string());
     let uid = rustix::process::geteuid().is_root().then_some(uid);
-    let config = RmConfig { gpu, vram, chip, uid, paths: HostPaths::of_host() };
+    let config = RmConfig { gpu, vram, chip, uid, timeslice, paths: HostPaths::of_host() };
     TakenGpu::open(&config).context("Cannot take the GPU")
 }
 

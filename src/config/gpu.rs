@@ -12,6 +12,7 @@ use super::value::{self, NAME_ALLOWED};
 use super::vm_entry;
 use crate::aggregator::{ScrubPolicy, VmEntry};
 use crate::chip::{Chip, Face};
+use crate::gpu::rm::Timeslice;
 use crate::host::processors::to_spare;
 use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
@@ -45,6 +46,8 @@ pub enum Backend {
         vram: u64,
         /// User to become when started as root.
         uid: u32,
+        /// How long a VM's channels have an engine while another VM's wait.
+        timeslice: Timeslice,
     },
     /// A GPU that is given to the kernel's `vfio-pci`: its registers, driven by ourselves.
     Vfio {
@@ -210,6 +213,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
             workers(reader, None);
             device(reader);
             uid(reader);
+            timeslice(reader);
             init(reader);
             vbios(reader);
             None
@@ -224,10 +228,11 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let workers = workers(reader, chip);
     let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
+    let timeslice_absent = reader.unused("timeslice", ONLY_RM, "`slice`, the length of a policy's turns");
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU")
         & reader.unused("vbios", ONLY_VFIO, "no `vbios` for the software GPU");
     let backend = Backend::Soft { chip: chip?, vram: vram?, preemption: preemption?, workers: workers? };
-    (device_absent && uid_absent && init_absent).then_some(backend)
+    (device_absent && uid_absent && timeslice_absent && init_absent).then_some(backend)
 }
 
 fn rm(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
@@ -246,6 +251,7 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
         reader.defaulted("vram", 16 << 30, allowed, |v| value::size(v, 64 << 20, 1 << 40, VRAM_GRANULE));
     let device = device(reader);
     let uid = uid(reader);
+    let timeslice = timeslice(reader);
     let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION)
         & reader.unused("workers", ONLY_SOFT, NO_WORKERS);
     let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
@@ -255,6 +261,7 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
         chip: chip.map(|chip| named.then_some(chip))?,
         vram: vram?,
         uid: uid?,
+        timeslice: timeslice?,
     };
     (preemption_absent && init_absent && served).then_some(backend)
 }
@@ -274,13 +281,14 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<Backend> {
     let absent = [
         reader.unused("vram", NOT_VFIO, "no `vram` for a card, which has its own"),
         reader.unused("uid", ONLY_RM, "no `uid` for a card, whose files are opened before"),
+        reader.unused("timeslice", ONLY_RM, "`slice`, the length of a policy's turns"),
         reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
         reader.unused("workers", ONLY_SOFT, NO_WORKERS),
     ];
     let init = init(reader);
     let vbios = vbios(reader);
     let backend = Backend::Vfio { device: device?, chip: chip?, init: init?, vbios: vbios? };
-    (absent == [true; 4] && served).then_some(backend)
+    (absent == [true; 5] && served).then_some(backend)
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
@@ -331,6 +339,16 @@ fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
     reader.defaulted("uid", NOBODY, &allowed, |v| {
         let uid = value::integer(v, 1, last.into())?;
         u32::try_from(uid).map_err(|_| format!("{uid} is out of range"))
+    })
+}
+
+fn timeslice(reader: &mut TableReader<'_, '_>) -> Option<Timeslice> {
+    let (shortest, longest) = Timeslice::RANGE;
+    let allowed = format!("a whole number of microseconds from {shortest} to {longest}");
+    reader.defaulted("timeslice", Timeslice::default(), &allowed, |v| {
+        let micros = value::integer(v, shortest.into(), longest.into())?;
+        let slice = u32::try_from(micros).ok().and_then(Timeslice::new);
+        slice.ok_or_else(|| format!("{micros} is out of range"))
     })
 }
 

@@ -1,6 +1,7 @@
 //! Files of GPUs: their back ends, and the VMs that may come.
 
 use super::*;
+use crate::gpu::rm::Timeslice;
 
 const RM: &str = "name = \"gpu0\"\nbackend = \"rm\"\n[socket]\npath = \"g\"\n";
 const VFIO: &str = "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"65:00.0\"\n[socket]\npath = \"g\"\n";
@@ -28,7 +29,8 @@ fn gpu_backends_have_their_defaults() {
         }
     );
     let rm = gpu(RM).expect("valid");
-    assert_eq!(rm.backend, Backend::Rm { device: None, chip: None, vram: 16 << 30, uid: 65_534 });
+    let timeslice = Timeslice::default();
+    assert_eq!(rm.backend, Backend::Rm { device: None, chip: None, vram: 16 << 30, uid: 65_534, timeslice });
     assert_eq!(rm.backend.chip(), None);
     assert_eq!(gpu(&format!("chip = \"AD104\"\n{RM}")).expect("valid").backend.chip(), Some(Chip::AD104));
     let card = gpu(VFIO).expect("valid");
@@ -72,6 +74,27 @@ fn workers_are_a_number_for_chips_whose_shaders_are_executed() {
 }
 
 #[test]
+fn slice_of_a_real_gpu_is_in_microseconds() {
+    let with = |slice: &str| gpu(&format!("timeslice = {slice}\n{RM}"));
+    for micros in [500, 2000, 30_000] {
+        let Backend::Rm { timeslice, .. } = with(&micros.to_string()).expect("valid").backend else {
+            panic!()
+        };
+        assert_eq!(Some(timeslice), Timeslice::new(micros));
+    }
+    for wrong in ["499", "30001", "-1", "\"2 ms\"", "2.5"] {
+        let found = mistakes(with(wrong));
+        let [mistake] = found.as_slice() else { panic!("{found:?}") };
+        let allowed = "a whole number of microseconds from 500 to 30000";
+        assert!(mistake.key == "timeslice" && mistake.allowed == allowed, "{mistake}");
+    }
+    for other in [SOFT, VFIO] {
+        let found = mistakes(gpu(&format!("timeslice = 2000\n{other}")));
+        assert!(found.len() == 1 && found[0].problem.contains("backend = \"rm\""), "{found:?}");
+    }
+}
+
+#[test]
 fn card_needs_an_address() {
     let found = mistakes(gpu(&VFIO.replace("device = \"65:00.0\"\n", "")));
     let [mistake] = found.as_slice() else { panic!("{found:?}") };
@@ -85,7 +108,8 @@ fn real_gpu_is_chosen_by_address() {
     let device = |value: &str| {
         gpu(&format!("device = {value}\nuid = 1000\nvram = \"64G\"\n{RM}")).map(|config| config.backend)
     };
-    let at = |device| Backend::Rm { device: Some(device), chip: None, vram: 64 << 30, uid: 1000 };
+    let timeslice = Timeslice::default();
+    let at = |device| Backend::Rm { device: Some(device), chip: None, vram: 64 << 30, uid: 1000, timeslice };
     let address = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
     assert_eq!(device("\"0000:65:00.0\"").expect("valid"), at(address));
     assert_eq!(device("\"65:00.0\"").expect("valid"), at(address));

@@ -7,7 +7,6 @@ use gpuvmk_chip::Engine;
 use gpuvmk_gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
 use gpuvmk_gpu::rm::abi::flags::{attr, map};
 use gpuvmk_gpu::rm::raw::{Commands, GRANULE, VIDEO_VA, Work, Worker, vram_params};
-use gpuvmk_papers::reference::mix;
 use gpuvmk_papers::{Launch, median};
 use serde_json::{Value, json};
 
@@ -29,18 +28,7 @@ const ROW: usize = 400;
 fn launches(gpu: &mut NativeGpu) -> Result<Value> {
     let mut seen = Vec::new();
     for seed in 0..SINGLE {
-        // A kernel that writes a number which is another one each time.
-        let wanted = mix(seed) % u32::MAX;
-        let to = gpu.compute.system_va(DATA);
-        let arguments = vec![to, 1, seed.into(), u32::MAX.into()];
-        let write = Launch { kernel: "fill_below", grid: [1; 3], block: [32, 1, 1], arguments };
-        let methods = gpu.prepare(std::slice::from_ref(&write))?;
-        gpu.compute.enqueue(Commands::default().compute(&methods))?;
-        let start = Instant::now();
-        gpu.compute.kick();
-        gpu.compute.wait(DATA, wanted)?;
-        seen.push(start.elapsed());
-        gpu.compute.run(&mut Commands::default())?;
+        seen.push(gpu.write_word(seed)?);
     }
     let nop = Launch { kernel: "nop", grid: [1; 3], block: [32, 1, 1], arguments: vec![] };
     let mut row = Vec::new();

@@ -1,4 +1,5 @@
-//! A GPU through the NVIDIA driver that is loaded: video memory, a channel that computes, and one that copies.
+//! A GPU through the NVIDIA driver that is loaded: video memory, a channel that computes, and one that
+//! copies.
 //!
 //! Times are those that the GPU writes beside semaphores. All launches of a run are in the ring when the
 //! doorbell is rung, and each waits until the one before has ended.
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use gpuvmk_chip::{Chip, Engine};
-use gpuvmk_gpu::rm::HostPaths;
 use gpuvmk_gpu::rm::abi::Handle;
 use gpuvmk_gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
 use gpuvmk_gpu::rm::abi::flags::{attr, map};
@@ -16,7 +16,9 @@ use gpuvmk_gpu::rm::raw::{
     Commands, Device, Doorbell, EngineTable, GRANULE, STAGING, VIDEO_VA, Work, Worker, open_device,
     open_kernel, vram_params,
 };
+use gpuvmk_gpu::rm::{HostPaths, Timeslice};
 use gpuvmk_kernels::launch;
+use gpuvmk_papers::reference::mix;
 use gpuvmk_papers::{Area, Clocks, Direction, Gpu, Launch, Took, YARD_BYTES, yard};
 use gpuvmk_pci::mapping::Mapping;
 
@@ -42,6 +44,13 @@ const LAUNCHES_OF_PIECE: usize = 200 / (2 * METHODS_OF_LAUNCH);
 
 /// NVCBC0_INVALIDATE_SHADER_CACHES: instructions, data, constants.
 const CACHES: u32 = 1 | 1 << 4 | 1 << 12;
+
+/// When rounds began and ended, by the GPU's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    pub(super) begin: Duration,
+    pub(super) end: Duration,
+}
 
 /// See the module.
 pub(crate) struct NativeGpu {
@@ -77,10 +86,16 @@ fn after(memory: &Mapping, number: u64) -> Result<Duration> {
 
 impl NativeGpu {
     /// Opens the GPU as an unprivileged client of its driver.
-    pub(crate) fn open(paths: &HostPaths, gpu: Option<&str>, uid: Option<u32>) -> Result<Self> {
+    pub(crate) fn open(
+        paths: &HostPaths,
+        gpu: Option<&str>,
+        uid: Option<u32>,
+        timeslice: Timeslice,
+    ) -> Result<Self> {
         let opened = open_kernel(paths, uid)?;
         let (mut device, facts, table, chip) = open_device(&opened.kernel, paths, gpu)?;
         let _ = opened.for_good()?;
+        device.timeslice = timeslice;
         let doorbell = Arc::new(device.doorbell(chip)?);
         let mut params = vram_params(VIDEO, attr::PAGE_HUGE, GRANULE);
         let video = device
@@ -169,6 +184,43 @@ impl NativeGpu {
         let gpu = after(memory, 1)?;
         let is_up = self.clocks.saw(yards);
         Ok(Took { gpu, wall, yards: Some((yards, is_up)) })
+    }
+
+    /// Queues yardsticks, then rounds of launches between two stamps, without a doorbell.
+    pub(super) fn queue_rounds(&mut self, yards: usize, launches: &[Launch], rounds: usize) -> Result<()> {
+        let all: Vec<Launch> = std::iter::once(yard(YARD)).chain(launches.iter().cloned()).collect();
+        let methods = self.prepare(&all)?;
+        let (yard, programs) = methods.split_at(METHODS_OF_LAUNCH.min(methods.len()));
+        self.compute.enqueue(Commands::default().compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]))?;
+        self.enqueue(&yard.repeat(yards))?;
+        let first = self.compute.system_va(stamp(0));
+        self.compute.enqueue(Commands::default().release_with_time(first, 1))?;
+        self.enqueue(&programs.repeat(rounds))
+    }
+
+    /// Has the GPU run what was queued. When it began the rounds and when it ended, by its clock.
+    pub(super) fn run_rounds(&mut self) -> Result<Ran> {
+        let last = self.compute.system_va(stamp(1));
+        self.compute.run(Commands::default().release_with_time(last, 1))?;
+        let time = |number| self.compute.system().read_u64(stamp(number) + 8).map_err(outside);
+        Ok(Ran { begin: Duration::from_nanos(time(0)?), end: Duration::from_nanos(time(1)?) })
+    }
+
+    /// Has a kernel write a word into pinned memory; the time from the doorbell until it is there.
+    pub(super) fn write_word(&mut self, seed: u32) -> Result<Duration> {
+        // Another one each time.
+        let wanted = mix(seed) % u32::MAX;
+        let to = self.compute.system_va(DATA);
+        let arguments = vec![to, 1, seed.into(), u32::MAX.into()];
+        let write = Launch { kernel: "fill_below", grid: [1; 3], block: [32, 1, 1], arguments };
+        let methods = self.prepare(std::slice::from_ref(&write))?;
+        self.compute.enqueue(Commands::default().compute(&methods))?;
+        let start = Instant::now();
+        self.compute.kick();
+        self.compute.wait(DATA, wanted)?;
+        let took = start.elapsed();
+        self.compute.run(&mut Commands::default())?;
+        Ok(took)
     }
 
     /// Copies on a worker's engine so many times; the GPU's time for one, and ours.

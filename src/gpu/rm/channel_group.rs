@@ -9,9 +9,6 @@ use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice};
 use super::device::Device;
 use super::error::RmError;
 
-/// Time slice of every group: how long another one on the same engine waits for it.
-const TIMESLICE_MICROS: u64 = 1000;
-
 /// How long a look at a preemption may take, in microseconds.
 const LOOK_MICROS: u32 = 50;
 
@@ -45,12 +42,12 @@ impl ChannelGroup {
         if Arc::strong_count(&self.handle) > 1 { Ok(()) } else { device.client.free(self.handle()) }
     }
 
-    /// Gives it its time slice. It has one of the driver's own before.
+    /// Gives it the time slice of the device's groups. It has one of the driver's own before.
     ///
     /// # Errors
     /// The driver refuses.
     pub fn set_timeslice(&self, device: &Device) -> Result<(), RmError> {
-        device.client.control(self.handle(), &mut GroupTimeslice { micros: TIMESLICE_MICROS })
+        device.client.control(self.handle(), &mut GroupTimeslice { micros: device.timeslice.micros() })
     }
 
     /// Puts its channels on their runlist, and enables all of them.

@@ -19,6 +19,7 @@ use super::client::Client;
 use super::error::RmError;
 use super::kernel::{CallError, Node};
 use super::open_error::OpenError;
+use super::timeslice::Timeslice;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::{Chip, Engine, Face, TextureClusters};
 use gpuvmk_pci::mapping::Mapping;
@@ -103,6 +104,8 @@ pub struct Device {
     pub subdevice: Handle,
     /// Its device node.
     pub node: Node,
+    /// Time slice of groups that are made from now on.
+    pub timeslice: Timeslice,
     file: OwnedFd,
 }
 
@@ -125,7 +128,8 @@ impl Device {
         let device = client.alloc(root, NV01_DEVICE_0, &mut params)?;
         let mut params = SubdeviceParams { subdevice: id.subdevice };
         let subdevice = client.alloc(device, NV20_SUBDEVICE_0, &mut params)?;
-        Ok(Self { client, device, subdevice, node, file })
+        let timeslice = Timeslice::default();
+        Ok(Self { client, device, subdevice, node, timeslice, file })
     }
 
     /// Keeps other aggregators away for as long as this file is open here: a lock on its node, which the

@@ -122,6 +122,16 @@ pub fn open_device(
     Ok((device, facts, table, chip))
 }
 
+/// The same GPU, set up as the configuration says.
+pub(super) fn open_as(
+    kernel: &Arc<dyn Kernel>,
+    config: &RmConfig,
+) -> Result<(Device, DeviceFacts, EngineTable, Chip), OpenError> {
+    let (mut device, facts, table, chip) = open_device(kernel, &config.paths, config.gpu.as_deref())?;
+    device.timeslice = config.timeslice;
+    Ok((device, facts, table, chip))
+}
+
 impl TakenGpu {
     /// Takes a GPU: checks driver, user, GPU and free memory. Each failed check has its own message.
     ///
@@ -136,7 +146,7 @@ impl TakenGpu {
 
     /// The same on a kernel that is there.
     pub(super) fn on_kernel(kernel: &Arc<dyn Kernel>, config: &RmConfig) -> Result<Self, OpenError> {
-        let (device, facts, table, chip) = open_device(kernel, &config.paths, config.gpu.as_deref())?;
+        let (device, facts, table, chip) = open_as(kernel, config)?;
         if let Some(wanted) = config.chip.filter(|wanted| !facts.chips.contains(wanted)) {
             return Err(OpenError::OtherChip {
                 name: facts.name,

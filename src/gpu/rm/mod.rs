@@ -9,7 +9,8 @@
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side.
 //! `client` and `device` are objects and calls. `vram`, `system`, `space`, `channel`, `channels` and `events`
 //! are the parts, and `driver` joins them. `host_partition` is a partition where there is no VRAM. `worker`
-//! is a channel of our own that clears memory. `pinner` pins tenants' memory. `host_paths`, `inventory` and
+//! is a channel of our own that clears memory. `pinner` pins tenants' memory. `timeslice` is
+//! how long a group runs at a time. `host_paths`, `inventory` and
 //! `discovery` find GPUs and take one. `raw` is for programs that measure.
 //!
 //! A guest's commands run unchanged, so the GPU must have the classes of the vGPU's chip.
@@ -41,6 +42,7 @@ mod space_pages;
 mod sys;
 mod system;
 mod taken;
+mod timeslice;
 mod vram;
 mod windows;
 mod worker;
@@ -58,6 +60,7 @@ pub use error::RmError;
 pub use host_paths::HostPaths;
 pub use open_error::OpenError;
 pub use taken::TakenGpu;
+pub use timeslice::Timeslice;
 
 use abi::RmStatus;
 use gpuvmk_chip::Chip;
@@ -73,6 +76,8 @@ pub struct RmConfig {
     pub chip: Option<Chip>,
     /// User to become first. Root must name one.
     pub uid: Option<u32>,
+    /// How long a tenant's channels have an engine while another's wait.
+    pub timeslice: Timeslice,
     /// Where the host shows its driver.
     pub paths: HostPaths,
 }

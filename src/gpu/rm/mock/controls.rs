@@ -2,7 +2,7 @@
 
 use super::super::abi::controls::{
     ArchInfo, ClassList, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GpcMask,
-    GroupPreempt, GroupSchedule, HandleInfo, IdInfo, NameString, TpcMask, WorkSubmitToken,
+    GroupPreempt, GroupSchedule, GroupTimeslice, HandleInfo, IdInfo, NameString, TpcMask, WorkSubmitToken,
 };
 use super::super::abi::{Handle, RmStatus};
 use super::super::kernel::CallError;
@@ -85,6 +85,10 @@ impl State {
                 } else {
                     refuse(RmStatus::ERR_OBJECT_NOT_FOUND)
                 }
+            }
+            GroupTimeslice::COMMAND => {
+                self.slices.push(params::<GroupTimeslice>(bytes)?.micros);
+                Ok(())
             }
             GroupSchedule::COMMAND => {
                 self.scheduled.push(object);

@@ -45,6 +45,8 @@ pub struct State {
     pub vram_free: u64,
     pub disabled: Vec<Handle>,
     pub scheduled: Vec<Handle>,
+    /// Time slices of groups, in microseconds, one after the other.
+    pub slices: Vec<u64>,
     pub events: VecDeque<EventData>,
     pub maps: usize,
     pub unmaps: usize,

@@ -7,14 +7,15 @@ use rustix::fs::FlockOperation;
 
 use crate::rm::abi::RmStatus;
 use crate::rm::abi::calls::CardInfo;
-use crate::rm::abi::classes::NV01_ROOT_CLIENT;
-use crate::rm::discovery::open_device;
+use crate::rm::abi::classes::{FERMI_VASPACE_A, NV01_ROOT_CLIENT, SpaceParams};
+use crate::rm::channel_group::ChannelGroup;
+use crate::rm::discovery::{open_as, open_device};
 use crate::rm::host_paths::{HostDriver, HostPaths};
 use crate::rm::inventory::{Inventory, inventory_with};
 use crate::rm::kernel::Node;
 use crate::rm::mock::{Mock, classes_of};
 use crate::rm::open_error::OpenError;
-use crate::rm::{RmConfig, TakenGpu};
+use crate::rm::{RmConfig, TakenGpu, Timeslice};
 use gpuvmk_chip::{Chip, Engine, Face};
 
 fn card(bus: u8) -> CardInfo {
@@ -100,6 +101,22 @@ fn gpu_of_another_aggregator_until_that_is_gone() {
     }
     drop(other);
     assert!(matches!(refusal(&mock, &config), OpenError::NotEnoughVram { .. }));
+}
+
+#[test]
+fn groups_have_the_time_slice_of_the_configuration() {
+    for timeslice in [Timeslice::default(), Timeslice::new(500).unwrap()] {
+        let mock = Mock::new();
+        let config = RmConfig { timeslice, ..Default::default() };
+        let (mut device, ..) = open_as(&mock.kernel(), &config).unwrap();
+        let mut params = SpaceParams { base: 0x1000, ..Default::default() };
+        let space = device.client.alloc(device.device, FERMI_VASPACE_A, &mut params).unwrap();
+        let group = ChannelGroup::new(&mut device, space, Engine::Graphics.nv2080_type()).unwrap();
+
+        group.set_timeslice(&device).unwrap();
+
+        assert_eq!(mock.state().slices, [timeslice.micros()]);
+    }
 }
 
 #[test]
