@@ -193,15 +193,22 @@ impl<K, V> OrderedMap<K, V> {
 }
 
 impl<K: Ord, V> OrderedMap<K, V> {
+    /// The chunk in which a key is, or where it belongs.
+    fn chunk_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let below = |chunk: &Vec<(K, V)>| chunk.last().is_some_and(|(last, _)| last.borrow() < key);
+        // One that is above all belongs to the end of the last chunk: nobody looks at what that has.
+        self.chunks.split_last().map_or(0, |(_, others)| others.partition_point(below))
+    }
+
     /// Where the entry with a key is, or where it belongs.
     pub(crate) fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<Place, Place>
     where
         K: Borrow<Q>,
     {
-        let below = |chunk: &Vec<(K, V)>| chunk.last().is_some_and(|(last, _)| last.borrow() < key);
-        // One that is above all belongs to the end of the last chunk.
-        let last = self.chunks.len().saturating_sub(1);
-        let chunk = self.chunks.partition_point(below).min(last);
+        let chunk = self.chunk_of(key);
         let Some(entries) = self.chunks.get(chunk) else { return Err(Place { chunk: 0, at: 0 }) };
         match entries.binary_search_by(|(other, _)| other.borrow().cmp(key)) {
             Ok(at) => Ok(Place { chunk, at }),
@@ -214,7 +221,9 @@ impl<K: Ord, V> OrderedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.find(key).ok().map(|place| &self.there(place).1)
+        let entries = self.chunks.get(self.chunk_of(key))?;
+        let at = entries.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
+        entries.get(at).map(|(_, value)| value)
     }
 
     /// The value of a key, to be changed.
@@ -222,7 +231,10 @@ impl<K: Ord, V> OrderedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.find(key).ok().map(|place| &mut self.there_mut(place).1)
+        let chunk = self.chunk_of(key);
+        let entries = self.chunks.get_mut(chunk)?;
+        let at = entries.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
+        entries.get_mut(at).map(|(_, value)| value)
     }
 
     /// Whether there is an entry with a key.
