@@ -97,7 +97,7 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
         return Ok(());
     }
     let failed = |step| move |source| JailError::System { step, source };
-    let others = privileges::threads().map_err(failed("Counting threads"))?.saturating_sub(1);
+    let others = privileges::other_threads(allowed.beside).map_err(failed("Counting threads"))?;
     if others > allowed.beside {
         return Err(JailError::Late { others, allowed: allowed.beside });
     }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -38,9 +39,20 @@ pub(super) fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
     }
 }
 
-/// Threads of this process, the caller among them.
-pub(super) fn threads() -> io::Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count())
+/// How long a thread that has ended may still be listed, on a machine that is short of processors.
+const GOING: Duration = Duration::from_secs(2);
+
+/// Threads of this process beside the caller. Where they are more than `expected`, they are counted again
+/// for a while: the kernel lists a thread for a moment after it was joined.
+pub(super) fn other_threads(expected: usize) -> io::Result<usize> {
+    let start = Instant::now();
+    loop {
+        let others = std::fs::read_dir("/proc/self/task")?.count().saturating_sub(1);
+        if others <= expected || start.elapsed() > GOING {
+            return Ok(others);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Gives every capability up, also what programs that are executed could get.
