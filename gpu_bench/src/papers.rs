@@ -170,6 +170,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_clients_are_checked_before_a_gpu_is_opened() {
+        for numbers in [vec![0, 1], vec![2, 9]] {
+            let error = sharing::measure(None, None, Timeslice::default(), &numbers).unwrap_err();
+            assert!(error.to_string().contains("1 to 8 at once"), "{error:#}");
+        }
+    }
+
+    #[test]
     fn failure_ends_the_table_and_is_named() {
         struct Broken;
         impl Gpu for Broken {

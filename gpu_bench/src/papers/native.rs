@@ -45,6 +45,9 @@ const LAUNCHES_OF_PIECE: usize = 200 / (2 * METHODS_OF_LAUNCH);
 /// NVCBC0_INVALIDATE_SHADER_CACHES: instructions, data, constants.
 const CACHES: u32 = 1 | 1 << 4 | 1 << 12;
 
+/// Methods, each with its word.
+type Methods = Vec<(u16, u32)>;
+
 /// When rounds began and ended, by the GPU's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ran {
@@ -149,7 +152,7 @@ impl NativeGpu {
     }
 
     /// Puts what launches need into video memory; the methods that launch them, one after the other.
-    pub(super) fn prepare(&mut self, launches: &[Launch]) -> Result<Vec<(u16, u32)>> {
+    pub(super) fn prepare(&mut self, launches: &[Launch]) -> Result<Methods> {
         let Pushed { bytes, methods } = self.code.launches(launches, LAUNCHES)?;
         ensure!(bytes.len() as u64 <= YARD - LAUNCHES, "{} launches are too many", launches.len());
         self.upload(LAUNCHES, &bytes)?;
@@ -164,14 +167,20 @@ impl NativeGpu {
         Ok(())
     }
 
+    /// Queues yardsticks; the methods of one, and of launches that are to come behind them.
+    fn queue_yards(&mut self, yards: usize, launches: &[Launch]) -> Result<(Methods, Methods)> {
+        let all: Vec<Launch> = std::iter::once(yard(YARD)).chain(launches.iter().cloned()).collect();
+        let mut yard = self.prepare(&all)?;
+        let programs = yard.split_off(METHODS_OF_LAUNCH.min(yard.len()));
+        self.compute.enqueue(Commands::default().compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]))?;
+        self.enqueue(&yard.repeat(yards))?;
+        Ok((yard, programs))
+    }
+
     /// Runs launches behind yardsticks that get the GPU's clocks up, and between two that are timed.
     pub(super) fn execute(&mut self, launches: &[Launch]) -> Result<Took> {
-        let warm = self.clocks.before();
-        let all: Vec<Launch> = std::iter::once(yard(YARD)).chain(launches.iter().cloned()).collect();
-        let methods = self.prepare(&all)?;
-        let (yard, programs) = methods.split_at(METHODS_OF_LAUNCH.min(methods.len()));
-        self.compute.enqueue(Commands::default().compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]))?;
-        self.enqueue(&yard.repeat(warm))?;
+        let (yard, programs) = self.queue_yards(self.clocks.before(), launches)?;
+        let (yard, programs) = (yard.as_slice(), programs.as_slice());
         for (number, methods) in [yard, programs, yard].into_iter().enumerate() {
             let at = self.compute.system_va(stamp(number as u64));
             self.compute.enqueue(Commands::default().release_with_time(at, 1))?;
@@ -188,11 +197,7 @@ impl NativeGpu {
 
     /// Queues yardsticks, then rounds of launches between two stamps, without a doorbell.
     pub(super) fn queue_rounds(&mut self, yards: usize, launches: &[Launch], rounds: usize) -> Result<()> {
-        let all: Vec<Launch> = std::iter::once(yard(YARD)).chain(launches.iter().cloned()).collect();
-        let methods = self.prepare(&all)?;
-        let (yard, programs) = methods.split_at(METHODS_OF_LAUNCH.min(methods.len()));
-        self.compute.enqueue(Commands::default().compute(&[(launch::INVALIDATE_SHADER_CACHES, CACHES)]))?;
-        self.enqueue(&yard.repeat(yards))?;
+        let (_, programs) = self.queue_yards(yards, launches)?;
         let first = self.compute.system_va(stamp(0));
         self.compute.enqueue(Commands::default().release_with_time(first, 1))?;
         self.enqueue(&programs.repeat(rounds))

@@ -31,6 +31,9 @@ const BUSY_YARDS: usize = 400;
 /// What a client that has little to do sleeps between its launches.
 const PAUSE: Duration = Duration::from_millis(4);
 
+/// Clients at once, at most: each takes a GiB of video memory.
+const MOST: usize = 8;
+
 /// Runs the programs of a millisecond and more with these numbers of clients.
 pub(super) fn measure(
     gpu: Option<&str>,
@@ -39,7 +42,8 @@ pub(super) fn measure(
     numbers: &[usize],
 ) -> Result<Value> {
     let most = numbers.iter().copied().max().unwrap_or(1);
-    ensure!((1..=8).contains(&most), "{most} clients: 1 to 8 can be measured");
+    let can_be = |number: &usize| (1..=MOST).contains(number);
+    ensure!(numbers.iter().all(can_be), "{numbers:?} clients: 1 to {MOST} at once can be measured");
     let mut clients = Vec::new();
     for _ in 0..=most {
         clients.push(NativeGpu::open(&HostPaths::of_host(), gpu, uid, timeslice)?);
