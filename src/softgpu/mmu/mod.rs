@@ -19,7 +19,9 @@ pub(crate) mod tlb;
 pub(crate) mod walker;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::sync::ShardedLockReadGuard;
 
 use self::near::Near;
 use self::tlb::{Buffer, Page, Space};
@@ -65,7 +67,7 @@ pub(crate) struct Place {
 }
 
 /// Keeps flushes of some page tables waiting while an access is under way; nothing where there are no tables.
-pub(crate) type InUse<'a> = Option<RwLockReadGuard<'a, ()>>;
+pub(crate) type InUse<'a> = Option<ShardedLockReadGuard<'a, ()>>;
 
 /// The MMU. Lock order: one directory in use, then its buffers; the table of directories alone.
 #[derive(Debug)]

@@ -6,8 +6,9 @@
 //! are kept, never their absence. Workers of a grid have some of the engines' at hand ([`super::near`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
 use gpuvmk_chip::PhysicalAddress;
 
 /// log2 of the smallest page.
@@ -142,8 +143,9 @@ pub(crate) enum Buffer {
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) directory: PhysicalAddress,
-    /// Held to read during an access, and to write to be sure that there is none.
-    in_use: RwLock<()>,
+    /// Held to read during an access, and to write to be sure that there is none. In shards, so that threads
+    /// which access at once do not write to one line of the processors' caches.
+    in_use: ShardedLock<()>,
     hub: Mutex<Sets>,
     engines: Mutex<Sets>,
     /// See [`Space::age`].
@@ -157,7 +159,7 @@ impl Space {
     pub(crate) fn new(directory: PhysicalAddress, page_shifts: &[u8]) -> Self {
         let sets = || Mutex::new(Sets::new(page_shifts));
         let age = AtomicU64::new(NEXT_AGE.fetch_add(1, Ordering::Relaxed));
-        Self { directory, in_use: RwLock::default(), hub: sets(), engines: sets(), age }
+        Self { directory, in_use: ShardedLock::new(()), hub: sets(), engines: sets(), age }
     }
 
     /// Says which translations of engines are still remembered: those of another age, or of another space,
@@ -184,7 +186,7 @@ impl Space {
     }
 
     /// To be held during an access.
-    pub(crate) fn in_use(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn in_use(&self) -> ShardedLockReadGuard<'_, ()> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
     }
 
